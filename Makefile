@@ -1,0 +1,59 @@
+# The two commands of the README are `make demo` and `make test`. Each makes its own environment in .venv and needs
+# nothing but Python (3.11 or newer), make and a C++20 compiler.
+PYTHON ?= python3
+CXX ?= c++
+VENV := .venv
+SANITIZE := .venv-sanitize
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+PIP_OPTIONS := --quiet --disable-pip-version-check
+
+.PHONY: demo test lint sanitize clean prerequisites
+
+demo: $(VENV)/.installed
+	$(VENV)/bin/python examples/demo.py
+
+test: $(VENV)/.installed-dev lint
+	$(VENV)/bin/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+# The native tests under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of their own.
+sanitize: $(SANITIZE)/.installed
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	$(SANITIZE)/bin/python -m pytest -p no:cacheprovider -m native
+
+clean:
+	rm -rf $(VENV) $(SANITIZE) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+prerequisites:
+	@command -v $(PYTHON) >/dev/null || { echo "Ramify needs Python 3.11 or newer: '$(PYTHON)' was not found. Install it, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Ramify needs Python 3.11 or newer: '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "'$(PYTHON)' cannot make virtual environments: install its venv package (python3-venv on Debian and Ubuntu)" >&2; exit 1; }
+	@command -v $(firstword $(CXX)) >/dev/null || { echo "Ramify needs a C++20 compiler: '$(firstword $(CXX))' was not found. Install g++ 11 or clang 14 or newer, or name one: make CXX=g++" >&2; exit 1; }
+
+# Build tools live in the environment, not in a throw-away one, so that a second build compiles only what changed.
+define make_environment
+	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+	$(1)/bin/python -m pip install $(PIP_OPTIONS) "scikit-build-core>=0.11" "nanobind>=2.7"
+	command -v cmake >/dev/null || $(1)/bin/python -m pip install $(PIP_OPTIONS) cmake
+	command -v ninja >/dev/null || $(1)/bin/python -m pip install $(PIP_OPTIONS) ninja
+endef
+
+$(VENV)/.installed: $(SOURCES) | prerequisites
+	$(call make_environment,$(VENV))
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" CXX="$(CXX)" $(VENV)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" CXX="$(CXX)" $(VENV)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation --editable '.[dev]'
+	touch $@
+
+$(SANITIZE)/.installed: $(SOURCES) | prerequisites
+	$(call make_environment,$(SANITIZE))
+	PATH="$(CURDIR)/$(SANITIZE)/bin:$$PATH" CXX="$(CXX)" $(SANITIZE)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation \
+		--config-settings=cmake.define.RAMIFY_SANITIZE=ON --config-settings=build-dir=build/sanitize --editable '.[dev]'
+	touch $@

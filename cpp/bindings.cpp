@@ -1,0 +1,370 @@
+// The border to Python, and the only file that knows of it. It turns arrays into views, strings into code points and
+// results into arrays; src/ramify/base/native.py checks what is passed.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "csr.h"
+#include "isa.h"
+#include "metrics.h"
+#include "parallel.h"
+#include "text.h"
+#include "tfidf.h"
+#include "topk.h"
+#include "vocabulary.h"
+#include "xmc_text.h"
+
+namespace nb = nanobind;
+using namespace ramify;
+
+namespace {
+
+template <class T>
+using In = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<nb::numpy, T>;
+
+template <class T>
+Out<T> give(T* data, std::initializer_list<std::size_t> shape, void (*destroy)(void*) noexcept) {
+    return Out<T>(data, shape, nb::capsule(data, destroy));
+}
+template <class T>
+Out<T> give_new(std::unique_ptr<T[]> data, std::initializer_list<std::size_t> shape) {
+    return give(data.release(), shape, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+}
+template <class T>
+Out<T> give_vector(std::vector<T>&& items, std::initializer_list<std::size_t> shape) {
+    auto* kept = new std::vector<T>(std::move(items));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return Out<T>(kept->data(), shape, owner);
+}
+template <class T>
+Out<T> give_vector(std::vector<T>&& items) {
+    const std::size_t n = items.size();
+    return give_vector(std::move(items), {n});
+}
+
+void check_signals() {
+    nb::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+// ---- text ----
+
+std::uint32_t classify(std::uint32_t c) {
+    std::uint32_t entry = Py_UNICODE_TOLOWER(static_cast<Py_UCS4>(c)) & UnicodeTable::lower_mask;
+    if (Py_UNICODE_ISALNUM(static_cast<Py_UCS4>(c)) || c == '_') entry |= UnicodeTable::word_flag;
+    if (Py_UNICODE_ISSPACE(static_cast<Py_UCS4>(c))) entry |= UnicodeTable::space_flag;
+    return entry;
+}
+
+std::shared_ptr<const UnicodeTable> unicode_table() {
+    static const auto table = std::make_shared<const UnicodeTable>(classify);
+    return table;
+}
+
+// Two letters have a lower case that depends on their neighbours or is longer than they are.
+bool has_special_lower_case(const TextView& text) {
+    if (text.width == 1) return false;
+    for (std::int64_t i = 0; i < text.length; ++i) {
+        const std::uint32_t c = text.at(i);
+        if (c == 0x130 || c == 0x3a3) return true;
+    }
+    return false;
+}
+
+// Views of Python strings. It owns references, so the strings outlive the work even while other Python threads run.
+class Texts {
+public:
+    Texts(nb::list texts, bool lowercase) : kept_(nb::steal<nb::tuple>(PyList_AsTuple(texts.ptr()))) {
+        if (!kept_.is_valid()) throw nb::python_error();
+        views_.reserve(nb::len(kept_));
+        for (std::size_t i = 0; i < nb::len(kept_); ++i) {
+            PyObject* text = PyTuple_GET_ITEM(kept_.ptr(), static_cast<Py_ssize_t>(i));
+            if (!PyUnicode_Check(text))
+                throw nb::type_error(("text " + std::to_string(i) + " is " + Py_TYPE(text)->tp_name + ", not str").c_str());
+            TextView view = view_of(text);
+            if (lowercase && has_special_lower_case(view)) {
+                lowered_.push_back(nb::borrow(text).attr("lower")());
+                view = view_of(lowered_.back().ptr());
+            }
+            views_.push_back(view);
+        }
+    }
+    const std::vector<TextView>& views() const { return views_; }
+
+private:
+    static TextView view_of(PyObject* text) {
+        return {PyUnicode_DATA(text), static_cast<std::int64_t>(PyUnicode_GET_LENGTH(text)), static_cast<int>(PyUnicode_KIND(text))};
+    }
+
+    nb::tuple kept_;
+    std::vector<nb::object> lowered_;
+    std::vector<TextView> views_;
+};
+
+struct PyAnalyzer {
+    AnalyzerSpec spec;
+
+    PyAnalyzer(const std::string& unit, int min_n, int max_n, bool lowercase, int min_token,
+               const std::vector<std::string>& stop_words) {
+        spec.unit = unit == "word" ? TermUnit::word : unit == "char" ? TermUnit::chars : TermUnit::chars_in_words;
+        spec.min_n = min_n;
+        spec.max_n = max_n;
+        spec.lowercase = lowercase;
+        spec.min_token = min_token;
+        spec.unicode = unicode_table();
+        for (std::string word : stop_words) {
+            const std::size_t n = word.size();
+            word.resize(n + term_padding);
+            spec.stop_words.find_or_add({reinterpret_cast<const std::uint8_t*>(word.data()), n});
+        }
+    }
+};
+
+struct FieldCorpus {
+    Texts texts;
+    std::vector<float> weights;
+    Corpus corpus;
+
+    FieldCorpus(nb::list list, std::vector<float> field_weights, bool lowercase)
+        : texts(list, lowercase), weights(std::move(field_weights)) {
+        const auto n_fields = static_cast<std::int64_t>(weights.size());
+        corpus = {texts.views().data(), static_cast<std::int64_t>(texts.views().size()) / n_fields, n_fields, weights.data()};
+    }
+};
+
+Weighting make_weighting(bool binary, bool sublinear, const std::string& norm, const double* idf) {
+    const auto kind = norm == "l1" ? Weighting::Norm::l1 : norm == "l2" ? Weighting::Norm::l2 : Weighting::Norm::none;
+    return {binary, sublinear, kind, idf};
+}
+
+// scipy wants both index arrays of one type; it widens them itself in the rare case that needs it.
+nb::tuple give_rows(TfidfRows&& rows) {
+    const auto nnz = static_cast<std::size_t>(rows.indptr.back());
+    nb::object indptr;
+    if (rows.indptr.back() <= std::numeric_limits<std::int32_t>::max()) {
+        indptr = nb::cast(give_vector(std::vector<std::int32_t>(rows.indptr.begin(), rows.indptr.end())));
+    } else {
+        indptr = nb::cast(give_vector(std::move(rows.indptr)));
+    }
+    return nb::make_tuple(indptr, give_new(std::move(rows.indices), {nnz}), give_new(std::move(rows.data), {nnz}));
+}
+
+std::vector<std::uint8_t> slots_to_bytes(const SlotTable& slots) {
+    std::vector<std::uint8_t> bytes(slots.size() * sizeof(Slot));
+    std::memcpy(bytes.data(), slots.data(), bytes.size());
+    return bytes;
+}
+
+struct PyCorpusCounts {
+    CorpusCounts counts;
+
+    static PyCorpusCounts make(const PyAnalyzer& analyzer, nb::list texts, std::vector<float> weights, bool with_tf, int threads) {
+        FieldCorpus corpus(texts, std::move(weights), analyzer.spec.lowercase);
+        nb::gil_scoped_release release;
+        return {CorpusCounts(analyzer.spec, corpus.corpus, with_tf, threads)};
+    }
+};
+
+// A finished vocabulary with its weights, over arrays that Python keeps alive (memory-mapped, mostly).
+class PyTfidf {
+public:
+    PyTfidf(const PyAnalyzer& analyzer, In<std::uint64_t> offsets, In<std::uint8_t> bytes, In<std::uint8_t> slots,
+            std::optional<In<double>> idf, bool binary, bool sublinear, const std::string& norm)
+        : analyzer_(analyzer), offsets_(offsets), bytes_(bytes), slots_(slots), idf_(idf) {
+        if (offsets.shape(0) < 1 || slots.shape(0) % sizeof(Slot) != 0)
+            throw std::invalid_argument("the vocabulary's arrays have impossible sizes");
+        if (reinterpret_cast<std::uintptr_t>(slots.data()) % alignof(Slot) != 0)
+            throw std::invalid_argument("the vocabulary's hash table is not aligned");
+        vocabulary_ = {static_cast<std::int64_t>(offsets.shape(0)) - 1, offsets.data(), bytes.data(),
+                       reinterpret_cast<const Slot*>(slots.data()), slots.shape(0) / sizeof(Slot)};
+        if (idf && static_cast<std::int64_t>(idf->shape(0)) != vocabulary_.n_terms)
+            throw std::invalid_argument("the vocabulary and its idf differ in length");
+        check_vocabulary(vocabulary_, bytes.shape(0));
+        weighting_ = make_weighting(binary, sublinear, norm, idf ? idf->data() : nullptr);
+    }
+
+    nb::tuple transform(nb::list texts, std::vector<float> weights, int threads) const {
+        FieldCorpus corpus(texts, std::move(weights), analyzer_.spec.lowercase);
+        TfidfRows rows;
+        {
+            nb::gil_scoped_release release;
+            rows = tfidf_rows(analyzer_.spec, vocabulary_, weighting_, corpus.corpus, threads);
+        }
+        return give_rows(std::move(rows));
+    }
+
+private:
+    PyAnalyzer analyzer_;
+    In<std::uint64_t> offsets_;
+    In<std::uint8_t> bytes_, slots_;
+    std::optional<In<double>> idf_;
+    VocabularyView vocabulary_;
+    Weighting weighting_;
+};
+
+// ---- XMC text ----
+
+struct PyXmcText {
+    XmcTextParser parser;
+
+    PyXmcText(std::int64_t n_features, std::int64_t n_labels, bool with_labels, std::int64_t first_line, int threads)
+        : parser({n_features, n_labels, with_labels}, first_line, threads) {}
+
+    std::int64_t feed(nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig> chunk, bool last, bool stop_at_bad) {
+        nb::gil_scoped_release release;
+        return parser.feed(reinterpret_cast<const char*>(chunk.data()), static_cast<std::int64_t>(chunk.shape(0)), last, stop_at_bad);
+    }
+
+    std::vector<std::tuple<std::int64_t, std::string>> bad_lines() const {
+        std::vector<std::tuple<std::int64_t, std::string>> lines;
+        for (const BadLine& bad : parser.bad_lines()) lines.emplace_back(bad.line, bad.reason);
+        return lines;
+    }
+
+    template <class T>
+    static Out<T> give_growing(GrowingArray<T>& items) {
+        const std::size_t n = items.size();
+        return give(items.release(), {n}, [](void* p) noexcept { std::free(p); });
+    }
+
+    nb::tuple finish() {
+        return nb::make_tuple(give_growing(parser.label_ends), give_growing(parser.labels), give_growing(parser.feature_ends),
+                              give_growing(parser.features), give_growing(parser.values));
+    }
+};
+
+// ---- rankings ----
+
+template <class Index>
+CsrView<Index> csr_view(In<Index> indptr, In<Index> indices, const float* data, std::int64_t cols) {
+    return {static_cast<std::int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data};
+}
+
+template <class Index>
+Out<std::uint8_t> py_hits(In2<std::int32_t> ids, In<Index> indptr, In<Index> indices, std::int64_t n_labels, int threads) {
+    const RankingView ranking{ids.data(), static_cast<std::int64_t>(ids.shape(0)), static_cast<std::int64_t>(ids.shape(1))};
+    auto hit = std::make_unique_for_overwrite<std::uint8_t[]>(ids.size());
+    {
+        nb::gil_scoped_release release;
+        ranking_hits(ranking, csr_view<Index>(indptr, indices, nullptr, n_labels), threads, hit.get());
+    }
+    return give_new(std::move(hit), {ids.shape(0), ids.shape(1)});
+}
+
+template <class Index>
+nb::dict py_sums(In2<std::int32_t> ids, In<Index> indptr, In<Index> indices, std::int64_t n_labels,
+                 In<std::int64_t> cutoffs, In<double> weights, In<std::uint8_t> groups, std::int64_t n_groups, int threads) {
+    const RankingView ranking{ids.data(), static_cast<std::int64_t>(ids.shape(0)), static_cast<std::int64_t>(ids.shape(1))};
+    RankingSums sums;
+    {
+        nb::gil_scoped_release release;
+        sums = ranking_sums(ranking, csr_view<Index>(indptr, indices, nullptr, n_labels), cutoffs.data(),
+                            static_cast<std::int64_t>(cutoffs.shape(0)), weights.data(), groups.data(), n_groups, threads);
+    }
+    const std::size_t g = static_cast<std::size_t>(n_groups), k = cutoffs.shape(0);
+    nb::dict result;
+    result["hits"] = give_vector(std::move(sums.hits), {g, k});
+    result["ndcg"] = give_vector(std::move(sums.ndcg), {g, k});
+    result["recall"] = give_vector(std::move(sums.recall), {g, k});
+    result["weighted_hits"] = give_vector(std::move(sums.weighted_hits), {g, k});
+    result["weighted_ndcg"] = give_vector(std::move(sums.weighted_ndcg), {g, k});
+    result["best_weighted_hits"] = give_vector(std::move(sums.best_weighted_hits));
+    result["best_weighted_ndcg"] = give_vector(std::move(sums.best_weighted_ndcg));
+    result["first_rank"] = give_vector(std::move(sums.first_rank));
+    result["n_rows"] = sums.n_rows;
+    return result;
+}
+
+template <class Index>
+nb::tuple py_topk(In<Index> indptr, In<Index> indices, In<float> data, std::int64_t k, int threads) {
+    const CsrView<Index> matrix = csr_view<Index>(indptr, indices, data.data(), 0);
+    const auto n = static_cast<std::size_t>(matrix.rows), width = static_cast<std::size_t>(k);
+    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * width);
+    auto scores = std::make_unique_for_overwrite<float[]>(n * width);
+    {
+        nb::gil_scoped_release release;
+        csr_topk(matrix, k, threads, ids.get(), scores.get());
+    }
+    return nb::make_tuple(give_new(std::move(ids), {n, width}), give_new(std::move(scores), {n, width}));
+}
+
+// For tests of the parallel loop: doubles each number; a negative one is an error, and `busy` spends time on each.
+std::vector<std::int64_t> py_parallel_probe(std::vector<std::int64_t> numbers, double busy_seconds, int threads) {
+    nb::gil_scoped_release release;
+    parallel_for(static_cast<std::int64_t>(numbers.size()), threads, [&](std::int64_t i, int) {
+        std::int64_t& x = numbers[static_cast<std::size_t>(i)];
+        if (x < 0) throw std::invalid_argument("block " + std::to_string(i) + " is negative");
+        const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(busy_seconds);
+        while (std::chrono::steady_clock::now() < until) {}
+        x *= 2;
+    });
+    return numbers;
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    interrupt_check = check_signals;
+    m.def("isa", [] { return std::string(isa_name()); });
+    m.def("parallel_probe", py_parallel_probe, nb::arg("numbers"), nb::arg("busy_seconds"), nb::arg("threads"));
+
+    nb::class_<PyAnalyzer>(m, "Analyzer")
+        .def(nb::init<const std::string&, int, int, bool, int, const std::vector<std::string>&>(), nb::arg("unit"),
+             nb::arg("min_n"), nb::arg("max_n"), nb::arg("lowercase"), nb::arg("min_token"), nb::arg("stop_words"));
+    nb::class_<PyCorpusCounts>(m, "CorpusCounts")
+        .def_static("count", PyCorpusCounts::make, nb::arg("analyzer"), nb::arg("texts"), nb::arg("field_weights"), nb::arg("with_tf"), nb::arg("threads"))
+        .def("select", [](PyCorpusCounts& self, std::int64_t min_df, std::int64_t max_df, int threads) {
+            nb::gil_scoped_release release;
+            self.counts.select(min_df, max_df, threads);
+        }, nb::arg("min_df"), nb::arg("max_df"), nb::arg("threads"))
+        .def("document_frequency", [](PyCorpusCounts& self) { return give_vector(std::vector<std::int64_t>(self.counts.document_frequency())); })
+        .def("term_frequency", [](PyCorpusCounts& self) { return give_vector(std::vector<double>(self.counts.term_frequency())); })
+        .def("freeze", [](PyCorpusCounts& self, std::optional<In<std::uint8_t>> keep) {
+            FrozenVocabulary frozen;
+            {
+                nb::gil_scoped_release release;
+                frozen = self.counts.freeze(keep ? keep->data() : nullptr);
+            }
+            return nb::make_tuple(give_vector(std::move(frozen.offsets)), give_vector(std::move(frozen.bytes)),
+                                  give_vector(slots_to_bytes(frozen.slots)));
+        }, nb::arg("keep").none())
+        .def("rows", [](PyCorpusCounts& self, std::optional<In<double>> idf, bool binary, bool sublinear, const std::string& norm, int threads) {
+            TfidfRows rows;
+            {
+                nb::gil_scoped_release release;
+                rows = self.counts.rows(make_weighting(binary, sublinear, norm, idf ? idf->data() : nullptr), threads);
+            }
+            return give_rows(std::move(rows));
+        }, nb::arg("idf").none(), nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"), nb::arg("threads"));
+    nb::class_<PyTfidf>(m, "Tfidf")
+        .def(nb::init<const PyAnalyzer&, In<std::uint64_t>, In<std::uint8_t>, In<std::uint8_t>, std::optional<In<double>>, bool, bool,
+                      const std::string&>(),
+             nb::arg("analyzer"), nb::arg("offsets"), nb::arg("bytes"), nb::arg("slots"), nb::arg("idf").none(), nb::arg("binary"),
+             nb::arg("sublinear"), nb::arg("norm"))
+        .def("transform", &PyTfidf::transform, nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"));
+
+    nb::class_<PyXmcText>(m, "XmcText")
+        .def(nb::init<std::int64_t, std::int64_t, bool, std::int64_t, int>(), nb::arg("n_features"), nb::arg("n_labels"),
+             nb::arg("with_labels"), nb::arg("first_line"), nb::arg("threads"))
+        .def("feed", &PyXmcText::feed, nb::arg("chunk"), nb::arg("last"), nb::arg("stop_at_bad"))
+        .def("n_bad", [](const PyXmcText& self) { return static_cast<std::int64_t>(self.parser.bad_rows().size()); })
+        .def("bad_rows", [](const PyXmcText& self) { return give_vector(std::vector<std::int64_t>(self.parser.bad_rows())); })
+        .def("bad_lines", &PyXmcText::bad_lines)
+        .def("finish", &PyXmcText::finish);
+
+    m.def("ranking_hits", py_hits<std::int32_t>, nb::arg("ids"), nb::arg("indptr"), nb::arg("indices"), nb::arg("n_labels"), nb::arg("threads"));
+    m.def("ranking_hits", py_hits<std::int64_t>, nb::arg("ids"), nb::arg("indptr"), nb::arg("indices"), nb::arg("n_labels"), nb::arg("threads"));
+    m.def("ranking_sums", py_sums<std::int32_t>, nb::arg("ids"), nb::arg("indptr"), nb::arg("indices"), nb::arg("n_labels"),
+          nb::arg("cutoffs"), nb::arg("weights"), nb::arg("groups"), nb::arg("n_groups"), nb::arg("threads"));
+    m.def("ranking_sums", py_sums<std::int64_t>, nb::arg("ids"), nb::arg("indptr"), nb::arg("indices"), nb::arg("n_labels"),
+          nb::arg("cutoffs"), nb::arg("weights"), nb::arg("groups"), nb::arg("n_groups"), nb::arg("threads"));
+    m.def("csr_topk", py_topk<std::int32_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("k"), nb::arg("threads"));
+    m.def("csr_topk", py_topk<std::int64_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("k"), nb::arg("threads"));
+}

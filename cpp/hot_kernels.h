@@ -1,0 +1,20 @@
+// The loops that are compiled for several instruction sets; see isa.h.
+#pragma once
+
+#include <cstdint>
+
+namespace ramify {
+
+struct HotKernels {
+    // Looks at n code points of the given width (1, 2 or 4 bytes). lowered[i]: the code point as ASCII, in lower case if
+    // asked, anything where it is not ASCII. Bit i of word: an ASCII letter, digit or underscore; bit i of wide: not
+    // ASCII. Both masks have n / 64 + 1 words, with zeros behind bit n. lowered needs 64 bytes of room behind n.
+    void (*scan_text)(const void* text, std::int64_t n, int width, bool lowercase, std::uint8_t* lowered,
+                      std::uint64_t* word, std::uint64_t* wide);
+
+    // hit[j] = 1 where ids[j] is among the truth, else 0; for j < k.
+    void (*mark_hits)(const std::int32_t* ids, std::int64_t k, const std::int32_t* truth, std::int64_t n_truth,
+                      std::uint8_t* hit);
+};
+
+}  // namespace ramify

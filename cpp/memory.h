@@ -1,0 +1,45 @@
+// Memory for large tables that are read at random.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <new>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace ramify {
+
+// Asks for large pages where a table is big enough to outgrow what the processor can translate at once.
+template <class T>
+struct LargePageAllocator {
+    using value_type = T;
+    LargePageAllocator() = default;
+    template <class U>
+    LargePageAllocator(const LargePageAllocator<U>&) {}
+
+    T* allocate(std::size_t n) {
+        constexpr std::size_t large_page = std::size_t{1} << 21;
+        const std::size_t size = n * sizeof(T);
+        if (size < 2 * large_page) return static_cast<T*>(::operator new(size));
+        const std::size_t rounded = (size + large_page - 1) / large_page * large_page;
+        void* p = std::aligned_alloc(large_page, rounded);
+        if (p == nullptr) throw std::bad_alloc();
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+        madvise(p, rounded, MADV_HUGEPAGE);
+#endif
+        return static_cast<T*>(p);
+    }
+    void deallocate(T* p, std::size_t n) {
+        if (n * sizeof(T) < (std::size_t{1} << 22)) {
+            ::operator delete(p);
+        } else {
+            std::free(p);
+        }
+    }
+    template <class U>
+    bool operator==(const LargePageAllocator<U>&) const { return true; }
+};
+
+}  // namespace ramify

@@ -1,0 +1,89 @@
+// The sparse text format of the extreme classification repository: one point a line, `l1,l2 f:v f:v`, or only `f:v f:v`.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace ramify {
+
+// An array that grows by realloc: large ones are moved by the system without a copy, so the peak stays near the size.
+template <class T>
+class GrowingArray {
+public:
+    GrowingArray() = default;
+    GrowingArray(const GrowingArray&) = delete;
+    GrowingArray& operator=(const GrowingArray&) = delete;
+    ~GrowingArray() { std::free(data_); }
+
+    void append(const T* items, std::size_t n) {
+        if (n == 0) return;
+        if (size_ + n > capacity_) resize_capacity((size_ + n) + (size_ + n) / 2);
+        std::memcpy(data_ + size_, items, n * sizeof(T));
+        size_ += n;
+    }
+    void push_back(T item) { append(&item, 1); }
+    std::size_t size() const { return size_; }
+    T back() const { return data_[size_ - 1]; }
+
+    // Hands the memory over; free it with std::free.
+    T* release() {
+        resize_capacity(size_);
+        T* given = data_;
+        data_ = nullptr;
+        size_ = capacity_ = 0;
+        return given;
+    }
+
+private:
+    void resize_capacity(std::size_t capacity) {
+        void* moved = std::realloc(data_, (capacity > 0 ? capacity : 1) * sizeof(T));
+        if (moved == nullptr) throw std::bad_alloc();
+        data_ = static_cast<T*>(moved);
+        capacity_ = capacity;
+    }
+
+    T* data_ = nullptr;
+    std::size_t size_ = 0, capacity_ = 0;
+};
+
+struct BadLine {
+    std::int64_t line;
+    std::string reason;
+};
+
+class XmcTextParser {
+public:
+    struct Limits {
+        std::int64_t n_features;
+        std::int64_t n_labels;
+        bool with_labels;  // lines begin with labels
+    };
+
+    // first_line: the number of the first line that feed() will see, for messages.
+    XmcTextParser(Limits limits, std::int64_t first_line, int threads);
+
+    // Parses the whole lines in [data, data + size), and what follows the last line end if `last`. Returns how many
+    // bytes were used. Bad lines are left out and remembered; with stop_at_bad the caller gives up at the first, and the rest is not kept.
+    std::int64_t feed(const char* data, std::int64_t size, bool last, bool stop_at_bad);
+
+    std::int64_t n_rows() const { return static_cast<std::int64_t>(feature_ends.size()); }
+    const std::vector<std::int64_t>& bad_rows() const { return bad_rows_; }  // lines from the first, counted from 0
+    const std::vector<BadLine>& bad_lines() const { return bad_; }  // the first few
+
+    GrowingArray<std::int64_t> label_ends, feature_ends;  // (n_rows) running totals
+    GrowingArray<std::int32_t> labels, features;
+    GrowingArray<float> values;
+
+private:
+    Limits limits_;
+    std::int64_t first_line_, row_ = 0;
+    std::vector<std::int64_t> bad_rows_;
+    std::vector<BadLine> bad_;
+    int threads_;
+};
+
+}  // namespace ramify

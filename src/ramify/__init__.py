@@ -1,0 +1,75 @@
+"""Ramify: extreme multi-label classification.
+
+Find and rank the few right labels out of thousands to millions, for a text or any feature vector.
+
+>>> import ramify
+>>> model = ramify.Popular().fit(["red fox", "red hen"], [["animal", "fox"], ["animal"]])
+>>> model.predict_topk(["blue whale"], k=1).labels()
+[[('animal', 1.0)]]
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ramify import datasets, features, metrics
+    from ramify.base.errors import DataError, ModelFormatError, NotFittedError, RamifyError
+    from ramify.base.ranking import Ranking
+    from ramify.io.dataset import Dataset
+    from ramify.io.formats import read, write
+    from ramify.metrics.report import evaluate
+    from ramify.models import load
+    from ramify.models.popular import Popular
+    from ramify.version import __version__
+
+# Everything is imported when it is first used, so that `import ramify` costs nothing.
+_WHERE = {
+    "DataError": "ramify.base.errors",
+    "ModelFormatError": "ramify.base.errors",
+    "NotFittedError": "ramify.base.errors",
+    "RamifyError": "ramify.base.errors",
+    "Ranking": "ramify.base.ranking",
+    "Dataset": "ramify.io.dataset",
+    "read": "ramify.io.formats",
+    "write": "ramify.io.formats",
+    "evaluate": "ramify.metrics.report",
+    "load": "ramify.models",
+    "Popular": "ramify.models.popular",
+    "__version__": "ramify.version",
+}
+_MODULES = ("datasets", "features", "metrics")
+
+__all__ = [
+    "DataError",
+    "Dataset",
+    "ModelFormatError",
+    "NotFittedError",
+    "Popular",
+    "RamifyError",
+    "Ranking",
+    "__version__",
+    "datasets",
+    "evaluate",
+    "features",
+    "load",
+    "metrics",
+    "read",
+    "write",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(importlib.import_module(_WHERE[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"ramify.{name}")
+    else:
+        raise AttributeError(f"module 'ramify' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

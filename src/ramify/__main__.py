@@ -1,0 +1,7 @@
+"""``python -m ramify``."""
+
+import sys
+
+from ramify.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,77 @@
+"""The compiled core as Python sees it; cpp/bindings.cpp says the same in C++. Only `ramify.base.native` imports it."""
+
+from typing import TypedDict
+
+from ramify.base.types import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
+
+def isa() -> str: ...
+def parallel_probe(numbers: list[int], busy_seconds: float, threads: int) -> list[int]: ...
+
+class Analyzer:
+    def __init__(
+        self, unit: str, min_n: int, max_n: int, lowercase: bool, min_token: int, stop_words: list[str]
+    ) -> None: ...
+
+class CorpusCounts:
+    @staticmethod
+    def count(
+        analyzer: Analyzer, texts: list[str], field_weights: list[float], with_tf: bool, threads: int
+    ) -> CorpusCounts: ...
+    def select(self, min_df: int, max_df: int, threads: int) -> None: ...
+    def document_frequency(self) -> LongArray: ...
+    def term_frequency(self) -> DoubleArray: ...
+    def freeze(self, keep: ByteArray | None) -> tuple[AnyArray, ByteArray, ByteArray]: ...
+    def rows(
+        self, idf: DoubleArray | None, binary: bool, sublinear: bool, norm: str, threads: int
+    ) -> tuple[AnyArray, IntArray, FloatArray]: ...
+
+class Tfidf:
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        offsets: AnyArray,
+        bytes: ByteArray,
+        slots: ByteArray,
+        idf: DoubleArray | None,
+        binary: bool,
+        sublinear: bool,
+        norm: str,
+    ) -> None: ...
+    def transform(
+        self, texts: list[str], field_weights: list[float], threads: int
+    ) -> tuple[AnyArray, IntArray, FloatArray]: ...
+
+class XmcText:
+    def __init__(self, n_features: int, n_labels: int, with_labels: bool, first_line: int, threads: int) -> None: ...
+    def feed(self, chunk: ByteArray, last: bool, stop_at_bad: bool) -> int: ...
+    def n_bad(self) -> int: ...
+    def bad_rows(self) -> LongArray: ...
+    def bad_lines(self) -> list[tuple[int, str]]: ...
+    def finish(self) -> tuple[LongArray, IntArray, LongArray, IntArray, FloatArray]: ...
+
+class RankingSums(TypedDict):
+    hits: DoubleArray
+    ndcg: DoubleArray
+    recall: DoubleArray
+    weighted_hits: DoubleArray
+    weighted_ndcg: DoubleArray
+    best_weighted_hits: DoubleArray
+    best_weighted_ndcg: DoubleArray
+    first_rank: IntArray
+    n_rows: int
+
+def ranking_hits(ids: IntArray, indptr: AnyArray, indices: AnyArray, n_labels: int, threads: int) -> ByteArray: ...
+def ranking_sums(
+    ids: IntArray,
+    indptr: AnyArray,
+    indices: AnyArray,
+    n_labels: int,
+    cutoffs: LongArray,
+    weights: DoubleArray,
+    groups: ByteArray,
+    n_groups: int,
+    threads: int,
+) -> RankingSums: ...
+def csr_topk(
+    indptr: AnyArray, indices: AnyArray, data: FloatArray, k: int, threads: int
+) -> tuple[IntArray, FloatArray]: ...

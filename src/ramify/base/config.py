@@ -1,0 +1,265 @@
+"""Parameters as dataclass fields: written once, beside their algorithm, with their check and their explanation.
+
+`get_params`, the command line, the manifest of a saved model and the repr all derive from the fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, field
+from typing import Any, ClassVar, Literal, Self, Union
+
+
+def param(
+    default: Any = MISSING,
+    doc: str = "",
+    *,
+    factory: Any = MISSING,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+) -> Any:
+    """Declare a parameter: its default, what it means, and the range of its numbers (bounds in, `above` not in)."""
+    metadata = {"doc": doc, "low": low, "high": high, "above": above}
+    if factory is not MISSING:
+        return field(default_factory=factory, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class ParamInfo:
+    """One parameter as the command line and the documentation show it."""
+
+    path: str
+    type_name: str
+    default: Any
+    doc: str
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Config:
+    """Base of everything that has parameters. Subclasses are keyword-only dataclasses."""
+
+    params_doc: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        self.check_params()
+
+    # ---- checking ----
+
+    def check_params(self) -> None:
+        """Raise `ValueError` for the first parameter that has a wrong type or lies outside its range."""
+        hints = _hints(type(self))
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            name = f"{type(self).__name__}.{f.name}"
+            if not _fits(value, hints[f.name]):
+                raise ValueError(f"{name} must be {type_name(hints[f.name])}; got {value!r}")
+            _check_range(name, value, f.metadata)
+
+    # ---- scikit-learn's manners ----
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with `deep` also those of nested parts, as ``part__name``."""
+        params: dict[str, Any] = {}
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            params[f.name] = value
+            if deep and isinstance(value, Config):
+                params.update({f"{f.name}__{k}": v for k, v in value.get_params().items()})
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; nested ones as ``part__name`` (or ``part.name`` in a dict). All or none are set."""
+        before = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        try:
+            for path, value in params.items():
+                self._set(path.replace("__", "."), value)
+            self.check_params()
+        except Exception:
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
+        return self
+
+    def _set(self, path: str, value: Any) -> None:
+        name, _, rest = path.partition(".")
+        self._require(name)
+        hint = _hints(type(self))[name]
+        if not rest:
+            setattr(self, name, coerce(value, hint))
+            return
+        part = getattr(self, name)
+        if part is None:  # an optional part that is first set through one of its own parameters
+            part = next((a() for a in _config_types(hint)), None)
+        if not isinstance(part, Config):
+            raise ValueError(f"{type(self).__name__}.{name} has no parameters of its own, so {path!r} cannot be set")
+        part = part.clone()
+        part._set(rest, value)
+        part.check_params()
+        setattr(self, name, part)
+
+    @classmethod
+    def _require(cls, name: str) -> None:
+        names = [f.name for f in dataclasses.fields(cls)]
+        if name in names:
+            return
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{cls.__name__} has no parameter {name!r}.{hint} It has: {', '.join(names)}.")
+
+    def clone(self) -> Self:
+        """Return a new, untrained object with the same parameters."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return type(self)(**{k: v.clone() if isinstance(v, Config) else v for k, v in values.items()})
+
+    def __repr__(self) -> str:
+        changed = []
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            default = f.default if f.default_factory is MISSING else f.default_factory()
+            same = (
+                value.to_dict() == default.to_dict()
+                if isinstance(value, Config) and isinstance(default, Config)
+                else value == default
+            )
+            if not same:
+                changed.append(f"{f.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    # ---- files ----
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested parameters as plain values that JSON and TOML can hold."""
+        return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Make an object from what `to_dict` gave. An unknown name is an error."""
+        hints = _hints(cls)
+        for name in values:
+            cls._require(name)
+        return cls(**{name: coerce(value, hints[name]) for name, value in values.items()})
+
+    @classmethod
+    def describe(cls, prefix: str = "") -> Iterator[ParamInfo]:
+        """Every parameter with its dotted path, nested parts included."""
+        hints = _hints(cls)
+        for f in dataclasses.fields(cls):
+            default = f.default_factory() if f.default_factory is not MISSING else f.default
+            path = f"{prefix}{f.name}"
+            nested = _config_types(hints[f.name])
+            if nested and isinstance(default, Config):
+                yield from type(default).describe(f"{path}.")
+            else:
+                yield ParamInfo(path, type_name(hints[f.name]), default, f.metadata.get("doc", ""))
+
+
+def coerce(value: Any, hint: Any) -> Any:
+    """Bring a value from JSON, TOML or the command line to the type of a parameter, where nothing is lost by it."""
+    if _fits(value, hint):
+        return value
+    options = _options(hint)
+    for option in options:
+        origin = typing.get_origin(option)
+        if isinstance(option, type) and issubclass(option, Config) and isinstance(value, dict):
+            return option.from_dict(value)
+        if origin is tuple and isinstance(value, list | tuple):
+            args = typing.get_args(option)
+            item = [args[0]] * len(value) if len(args) == 2 and args[1] is Ellipsis else list(args)
+            if len(item) == len(value):
+                candidate = tuple(coerce(v, h) for v, h in zip(value, item, strict=True))
+                if _fits(candidate, option):
+                    return candidate
+        if option is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if option is type(None) and isinstance(value, str) and value.lower() in ("none", "null"):
+            return None
+        if option is bool and isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+    return value  # the check of the object says what is wrong
+
+
+def type_name(hint: Any) -> str:
+    """A type as a person would write it."""
+    options = _options(hint)
+    if len(options) > 1:
+        return " or ".join(type_name(o) for o in options)
+    hint = options[0]
+    if typing.get_origin(hint) is Literal:
+        return " or ".join(repr(a) for a in typing.get_args(hint))
+    if hint is type(None):
+        return "None"
+    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
+
+
+def _hints(cls: type[Config]) -> dict[str, Any]:
+    if cls not in _hints_of:
+        _hints_of[cls] = typing.get_type_hints(cls)
+    return _hints_of[cls]
+
+
+_hints_of: dict[type[Config], dict[str, Any]] = {}
+
+
+def _options(hint: Any) -> list[Any]:
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return list(typing.get_args(hint))
+    return [hint]
+
+
+def _config_types(hint: Any) -> list[type[Config]]:
+    return [o for o in _options(hint) if isinstance(o, type) and issubclass(o, Config)]
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if hint is Any:
+        return True
+    options = _options(hint)
+    if len(options) > 1:
+        return any(_fits(value, o) for o in options)
+    hint = options[0]
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return any(value == a and type(value) is type(a) for a in args)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if len(args) == 2 and args[1] is Ellipsis:
+            return all(_fits(v, args[0]) for v in value)
+        return len(value) == len(args) and all(_fits(v, a) for v, a in zip(value, args, strict=True))
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(k, args[0]) and _fits(v, args[1]) for k, v in value.items())
+    if origin is list:
+        return isinstance(value, list) and all(_fits(v, args[0]) for v in value)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+    return isinstance(value, hint)
+
+
+def _check_range(name: str, value: Any, metadata: Any) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return
+    low, high, above = metadata.get("low"), metadata.get("high"), metadata.get("above")
+    if low is not None and value < low:
+        raise ValueError(f"{name} must be at least {low}; got {value!r}")
+    if high is not None and value > high:
+        raise ValueError(f"{name} must be at most {high}; got {value!r}")
+    if above is not None and value <= above:
+        raise ValueError(f"{name} must be above {above}; got {value!r}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Config):
+        return value.to_dict()
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return value

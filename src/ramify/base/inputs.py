@@ -1,0 +1,81 @@
+"""What models take as X: texts, text fields, sparse or dense features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base.errors import DataError
+from ramify.base.sparse import as_csr
+
+Kind = Literal["text", "fields", "sparse", "dense"]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Checked input.
+
+    Attributes
+    ----------
+    kind : "text" (list of str), "fields" (list of dicts of str), "sparse" (CSR) or "dense" (ndarray), float32 both
+    width : number of features d; None for texts
+    """
+
+    kind: Kind
+    data: Any
+    width: int | None
+
+    def __len__(self) -> int:
+        return len(self.data) if self.kind in ("text", "fields") else int(self.data.shape[0])
+
+
+def check_inputs(X: Any) -> Inputs:
+    """Check X and bring it to one of the four kinds; raises `DataError` that says what is wrong where."""
+    if isinstance(X, str | bytes | dict):
+        raise DataError("X is a single text; put it into a list: [text]")
+    if sparse.issparse(X):
+        csr = as_csr(X)
+        return Inputs("sparse", csr, csr.shape[1])
+    if isinstance(X, np.ndarray) and X.dtype.kind in "biufc":
+        return _dense(X)
+    if hasattr(X, "tolist") and not isinstance(X, list):  # arrays of strings, columns of a data frame
+        X = X.tolist()
+    if not hasattr(X, "__iter__"):
+        raise DataError(f"X must be a list of texts, a list of dicts of texts, or a matrix; got {type(X).__name__}")
+    documents = list(X)
+    if documents and isinstance(documents[0], dict):
+        return Inputs("fields", [_fields(i, d) for i, d in enumerate(documents)], None)
+    if documents and isinstance(documents[0], list | tuple | np.ndarray):
+        try:
+            return _dense(np.asarray(documents, np.float64))
+        except ValueError as error:
+            raise DataError(f"X holds lists that are not rows of numbers: {error}") from None
+    for i, document in enumerate(documents):
+        if not isinstance(document, str):
+            raise DataError(f"row {i} of X is {type(document).__name__}, not a text")
+    return Inputs("text", documents, None)
+
+
+def _dense(X: Any) -> Inputs:
+    if X.ndim != 2:
+        hint = "; a single row is X[None, :]" if X.ndim == 1 else ""
+        raise DataError(f"X must have two dimensions, rows and features; it has {X.ndim}{hint}")
+    if X.dtype.kind == "c":
+        raise DataError("X holds complex numbers")
+    dense = np.ascontiguousarray(X, np.float32)
+    if not np.isfinite(dense).all():
+        row = int(np.flatnonzero(~np.isfinite(dense).all(axis=1))[0])
+        raise DataError(f"X has NaN or infinity (first in row {row}); remove or replace it")
+    return Inputs("dense", dense, dense.shape[1])
+
+
+def _fields(i: int, document: Any) -> dict[str, str]:
+    if not isinstance(document, dict):
+        raise DataError(f"row {i} of X is {type(document).__name__}, but the rows before it are dicts of text fields")
+    for name, text in document.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise DataError(f"row {i} of X: field {name!r} is {type(text).__name__}, not a text")
+    return document

@@ -1,0 +1,71 @@
+"""The one door to the compiled core: it checks what goes in and names what comes out, and computes nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ramify import _core
+from ramify._core import Analyzer, CorpusCounts, Tfidf, XmcText
+from ramify.base.types import ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
+
+__all__ = [
+    "Analyzer",
+    "CorpusCounts",
+    "Tfidf",
+    "XmcText",
+    "csr_topk",
+    "isa",
+    "make_analyzer",
+    "ranking_hits",
+    "ranking_sums",
+]
+
+
+def isa() -> str:
+    """Instruction set that the hot loops use here: "avx512", "avx2" or "baseline"."""
+    return _core.isa()
+
+
+def make_analyzer(
+    unit: str, ngram_range: tuple[int, int], lowercase: bool, min_token: int, stop_words: Sequence[str]
+) -> Analyzer:
+    """Analyser that cuts texts into terms; unit is "word", "char" or "char_wb"."""
+    if unit not in ("word", "char", "char_wb"):
+        raise ValueError(f"unknown unit of analysis {unit!r}")
+    low, high = ngram_range
+    if not 1 <= low <= high <= 100:
+        raise ValueError(f"ngram_range must be (low, high) with 1 <= low <= high <= 100; got {ngram_range!r}")
+    return _core.Analyzer(unit, low, high, lowercase, min_token, list(stop_words))
+
+
+def csr_topk(matrix: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+    """Ids and scores (n, k) of the k best entries of each row of a canonical float32 CSR matrix."""
+    if k < 1:
+        raise ValueError(f"k must be at least 1; got {k}")
+    return _core.csr_topk(matrix.indptr, matrix.indices, matrix.data, k, threads)
+
+
+def ranking_hits(ids: IntArray, truth: Csr, threads: int) -> ByteArray:
+    """Return 1 where the predicted label (n, k) is among the truth (n × L, sorted), else 0."""
+    _same_rows(ids, truth)
+    return _core.ranking_hits(ids, truth.indptr, truth.indices, truth.shape[1], threads)
+
+
+def ranking_sums(
+    ids: IntArray, truth: Csr, cutoffs: LongArray, weights: DoubleArray, groups: ByteArray, n_groups: int, threads: int
+) -> _core.RankingSums:
+    """Sums behind all ranking metrics; see cpp/metrics.h for the shapes."""
+    _same_rows(ids, truth)
+    n_labels = truth.shape[1]
+    if len(cutoffs) == 0 or cutoffs[0] < 1 or np.any(np.diff(cutoffs) <= 0):
+        raise ValueError(f"cutoffs must ascend from 1 up; got {cutoffs.tolist()}")
+    if len(weights) != n_labels or len(groups) != n_labels or (n_labels and int(groups.max()) >= n_groups):
+        raise ValueError("every label needs one weight and one group")
+    return _core.ranking_sums(ids, truth.indptr, truth.indices, n_labels, cutoffs, weights, groups, n_groups, threads)
+
+
+def _same_rows(ids: IntArray, truth: Csr) -> None:
+    if ids.shape[0] != truth.shape[0]:
+        raise ValueError(f"the ranking has {ids.shape[0]} rows, the truth has {truth.shape[0]}")

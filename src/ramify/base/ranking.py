@@ -1,0 +1,94 @@
+"""What every model answers: the best labels of each row, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify.base import native
+from ramify.base.errors import DataError
+from ramify.base.sparse import as_csr, csr_from_parts
+from ramify.base.threads import resolve_threads
+from ramify.base.types import Csr, FloatArray, IntArray, Label
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The k best labels of n rows.
+
+    Attributes
+    ----------
+    ids : (n, k) int32
+        Label numbers, best first; -1 where a row has no further label.
+    scores : (n, k) float32
+        Their scores, descending; -inf where there is no label.
+    n_labels : int
+        Number of labels that could have been named.
+    names : sequence, optional
+        Name of each label number; without it the numbers are the names.
+    """
+
+    ids: IntArray
+    scores: FloatArray
+    n_labels: int
+    names: Sequence[Label] | None = None
+
+    def __post_init__(self) -> None:
+        ids, scores = np.asarray(self.ids), np.asarray(self.scores)
+        if ids.ndim != 2 or ids.shape != scores.shape:
+            raise DataError(f"a ranking needs ids and scores of one (n, k) shape; got {ids.shape} and {scores.shape}")
+        if ids.dtype.kind not in "iu":
+            raise DataError(f"label ids must be whole numbers; got {ids.dtype}")
+        if ids.size and (int(ids.min()) < -1 or int(ids.max()) >= self.n_labels):
+            raise DataError(
+                f"label ids must lie between -1 and {self.n_labels - 1}; found {int(ids.min())} to {int(ids.max())}"
+            )
+        object.__setattr__(self, "ids", np.ascontiguousarray(ids, np.int32))
+        object.__setattr__(self, "scores", np.ascontiguousarray(scores, np.float32))
+
+    @classmethod
+    def from_csr(cls, scores: Any, k: int, names: Sequence[Label] | None = None, threads: int | None = None) -> Ranking:
+        """Return the k best stored entries of each row of a score matrix (n × L); equal scores by label number."""
+        matrix = as_csr(scores, "scores")
+        ids, best = native.csr_topk(matrix, k, resolve_threads(threads))
+        return cls(ids, best, matrix.shape[1], names)
+
+    def __len__(self) -> int:
+        return int(self.ids.shape[0])
+
+    @property
+    def k(self) -> int:
+        """Width of the ranking."""
+        return int(self.ids.shape[1])
+
+    def labels(self) -> list[list[tuple[Label, float]]]:
+        """Names and scores of each row, best first."""
+        name = self.names.__getitem__ if self.names is not None else int
+        return [
+            [(name(int(i)), float(s)) for i, s in zip(ids, scores, strict=True) if i >= 0]
+            for ids, scores in zip(self.ids, self.scores, strict=True)
+        ]
+
+    def to_csr(self) -> Csr:
+        """Scores as an n × L matrix; a score of exactly 0 stays a stored entry."""
+        kept = self.ids >= 0
+        indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(
+            np.int32 if self.ids.size < 2**31 else np.int64
+        )
+        matrix = csr_from_parts(
+            self.scores[kept], self.ids[kept].astype(indptr.dtype), indptr, (len(self), self.n_labels)
+        )
+        matrix.has_sorted_indices = False
+        matrix.sort_indices()
+        return matrix
+
+    def top(self, k: int) -> Ranking:
+        """Return the first k columns."""
+        return Ranking(self.ids[:, :k], self.scores[:, :k], self.n_labels, self.names)
+
+    def __getitem__(self, rows: Any) -> Ranking:
+        """Return some of the rows, by slice, mask or row numbers."""
+        return Ranking(np.atleast_2d(self.ids[rows]), np.atleast_2d(self.scores[rows]), self.n_labels, self.names)

@@ -1,0 +1,148 @@
+"""``ramify``: the parser and the exit codes.
+
+0: done. 1: the data, the model or a setting is at fault, and a sentence on the error stream says how. 2: the command
+line itself cannot be understood. 130: interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ramify.version import __version__
+
+
+class _ModelHelp(argparse.Action):
+    """``--help`` of ``ramify train MODEL``: the command's options, then each parameter of the model."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show this help; after a MODEL, also its parameters")
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        from ramify.models import model_class
+
+        parser.print_help()
+        if getattr(namespace, "model", None):
+            cls = model_class(namespace.model)
+            print(f"\nparameters of {namespace.model}, set with --set NAME=VALUE or in a TOML file:")
+            for info in cls.describe():
+                print(f"  {info.path} = {info.default!r}  ({info.type_name})\n      {info.doc}")
+        parser.exit()
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    from ramify.cli import commands
+    from ramify.cli.options import add_data_options
+    from ramify.metrics import FAMILIES
+    from ramify.models import REGISTRY
+
+    parser = argparse.ArgumentParser(
+        prog="ramify", description="Extreme multi-label classification: find the few right labels out of millions."
+    )
+    parser.add_argument("--version", action="version", version=f"ramify {__version__}")
+    commands_ = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, help: str, run: Any, parent: Any = commands_, **options: Any) -> argparse.ArgumentParser:
+        sub: argparse.ArgumentParser = parent.add_parser(name, help=help, description=help, **options)
+        sub.set_defaults(run=run)
+        return sub
+
+    file_help = (
+        "data file (JSON Lines, TSV, CSV, Annif TSV, XMC text, NPZ, Parquet; plain, .gz or .xz), "
+        "or pydoc:train, pydoc:test"
+    )
+
+    sub = command("train", "Train a model and save it.", commands.train, add_help=False)
+    sub.add_argument("model", choices=list(REGISTRY), metavar="MODEL", help=f"one of: {', '.join(REGISTRY)}")
+    sub.add_argument("-h", "--help", action=_ModelHelp)
+    sub.add_argument("file", metavar="FILE", help=file_help)
+    sub.add_argument("--out", required=True, metavar="DIR", help="where to save the model")
+    sub.add_argument("--dev", metavar="FILE", help="evaluate on these data after training")
+    sub.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="set a parameter; nested ones as part.name"
+    )
+    sub.add_argument("--config", metavar="FILE", help="TOML file of parameters; --set wins over it")
+    sub.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
+    sub.add_argument("--threads", type=int, metavar="N", help="threads to use (default: RAMIFY_THREADS or all cores)")
+    add_data_options(sub)
+
+    sub = command("predict", "Rank labels: JSON Lines in, JSON Lines out, as they arrive.", commands.predict)
+    sub.add_argument("model", metavar="DIR", help="a saved model")
+    sub.add_argument(
+        "file",
+        nargs="?",
+        default="-",
+        metavar="FILE",
+        help="data file; - or nothing reads JSON Lines from standard input",
+    )
+    sub.add_argument("--k", type=int, default=10, help="labels for each row (default: 10)")
+    sub.add_argument("--text", action="store_true", help="standard input holds plain texts, one a line")
+    sub.add_argument("--out", metavar="FILE", help="write there instead of to standard output")
+    sub.add_argument("--threads", type=int, metavar="N", help="threads to use")
+    add_data_options(sub)
+
+    sub = command("evaluate", "Measure a model on labelled data.", commands.evaluate_model)
+    sub.add_argument("model", metavar="DIR", help="a saved model")
+    sub.add_argument("file", metavar="FILE", help=file_help)
+    sub.add_argument("--ks", metavar="1,3,5", help="cutoffs (default: 1,3,5,10,100)")
+    sub.add_argument(
+        "--propensity", choices=list(FAMILIES), default="default", help="family of data set for PSP (default: default)"
+    )
+    sub.add_argument(
+        "--unseen", choices=["count", "drop"], default="count", help="labels unknown to the model: misses, or dropped"
+    )
+    sub.add_argument("--filter", metavar="FILE", help="pairs 'row label' of numbers that must not count as predicted")
+    sub.add_argument("--deciles", action="store_true", help="also by decile of label frequency")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub.add_argument("--threads", type=int, metavar="N", help="threads to use")
+    add_data_options(sub)
+
+    sub = command("inspect", "Show what is in a saved model.", commands.inspect)
+    sub.add_argument("model", metavar="DIR", help="a saved model")
+    sub.add_argument("--verify", action="store_true", help="compare the content of every file with its hash")
+    sub.add_argument("--json", action="store_true", help="print JSON")
+
+    data = commands_.add_parser(
+        "data", help="Look at data files and convert them.", description="Look at data files and convert them."
+    )
+    data_commands = data.add_subparsers(dest="data_command", metavar="COMMAND", required=True)
+    sub = command("stats", "Count points, labels and what train and test share.", commands.data_stats, data_commands)
+    sub.add_argument(
+        "files", nargs="+", metavar="FILE", help=f"{file_help}; the first is the training data of the others"
+    )
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    add_data_options(sub)
+    sub = command("convert", "Write a data file in another format, by its name.", commands.data_convert, data_commands)
+    sub.add_argument("input", metavar="FILE", help=file_help)
+    sub.add_argument(
+        "output", metavar="OUT", help=".jsonl for texts; .txt (XMC text) or .npz for features; also .gz and .xz"
+    )
+    add_data_options(sub)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    args = make_parser().parse_args(argv)
+    try:
+        args.run(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as in `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        print("ramify: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except (ValueError, OSError, MemoryError) as error:  # RamifyError among them
+        print(f"ramify: error: {error or type(error).__name__}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

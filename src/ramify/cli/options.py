@@ -1,0 +1,99 @@
+"""Options that several commands share, and settings of models."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ramify import datasets
+from ramify.base.errors import DataError
+from ramify.io.dataset import Dataset
+from ramify.io.formats import FORMATS, read, read_label_names
+from ramify.io.records import RecordOptions
+from ramify.models.base import Model
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Options that say how files are read."""
+    group = parser.add_argument_group("reading")
+    group.add_argument("--format", choices=FORMATS, help="format of the files (default: found by name and content)")
+    group.add_argument(
+        "--fields", metavar="A,B", help="text fields to read (default: 'text', or else every field with a string)"
+    )
+    group.add_argument(
+        "--label-sep", default=";", metavar="S", help="separator of labels in TSV and CSV cells (default: ;)"
+    )
+    group.add_argument("--encoding", default="utf-8", help="encoding of text files (default: utf-8)")
+    group.add_argument("--label-names", metavar="FILE", help="names for numbered labels, one a line")
+    group.add_argument(
+        "--skip-bad", action="store_true", help="leave bad lines out and count them, instead of stopping"
+    )
+
+
+def record_options(args: argparse.Namespace) -> RecordOptions:
+    """How records are read."""
+    return RecordOptions(tuple(args.fields.split(",")) if args.fields else None, args.label_sep, args.encoding)
+
+
+def read_data(name: str, args: argparse.Namespace) -> Dataset:
+    """Read a file, or a built-in data set such as ``pydoc`` or ``pydoc:train``."""
+    stem, _, part = name.partition(":")
+    if stem in datasets.names() and not Path(name).exists():
+        data = datasets.load(stem)
+        return data.split(part) if part else data
+    options = record_options(args)
+    return read(
+        name,
+        format=args.format,
+        fields=options.fields,
+        label_sep=options.label_sep,
+        encoding=options.encoding,
+        label_names=read_label_names(args.label_names) if args.label_names else None,
+        skip_bad=args.skip_bad,
+        threads=getattr(args, "threads", None),
+    )
+
+
+def configured_model(cls: type[Model], config: str | None, settings: list[str]) -> Model:
+    """Make a model from a TOML file and from ``a.b=c`` settings, which win."""
+    values: dict[str, Any] = {}
+    if config is not None:
+        values.update(_flat(_read_toml(config)))
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path.strip():
+            raise ValueError(f"--set takes name=value; got {setting!r}")
+        values[path.strip()] = parse_value(text.strip())
+    return cls().set_params(**values)
+
+
+def parse_value(text: str) -> Any:
+    """Read a value as TOML would, or else as a plain string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _read_toml(path: str) -> dict[str, Any]:
+    try:
+        with Path(path).open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise DataError(f"{path}: {os.strerror(error.errno or 0)}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise DataError(f"{path}: not valid TOML: {error}") from error
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as dotted names."""
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            values.update(_flat(value, f"{prefix}{key}."))
+        else:
+            values[f"{prefix}{key}"] = value
+    return values

@@ -1,0 +1,77 @@
+"""Several feature spaces side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import sparse
+
+from ramify.base.config import Config, param
+from ramify.base.errors import ModelFormatError
+from ramify.base.types import Csr
+from ramify.features.tfidf import Tfidf
+from ramify.io.store import Store, StoreWriter
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Concat(Config):
+    """Joins several analysers of the same texts, such as words and characters inside words.
+
+    >>> both = Concat(parts=(Tfidf(), Tfidf(analyzer="char_wb", ngram_range=(3, 5))), weights=(1.0, 0.5))
+    """
+
+    parts: tuple[Tfidf, ...] = param(factory=lambda: (Tfidf(),), doc="the analysers, in column order")
+    weights: tuple[float, ...] | None = param(None, "a factor for the columns of each part; None: 1 each")
+
+    def check_params(self) -> None:
+        """Check that there is a weight for each part."""
+        super().check_params()
+        if not self.parts:
+            raise ValueError("Concat.parts must hold at least one part")
+        if self.weights is not None and (len(self.weights) != len(self.parts) or any(not w > 0 for w in self.weights)):
+            raise ValueError(f"Concat.weights needs {len(self.parts)} numbers above 0; got {self.weights!r}")
+
+    def clone(self) -> Concat:
+        """Return a new, untrained object with the same parameters."""
+        return Concat(parts=tuple(part.clone() for part in self.parts), weights=self.weights)
+
+    def fit(self, documents: Any, y: Any = None) -> Concat:
+        """Fit every part."""
+        for part in self.parts:
+            part.fit(documents)
+        return self
+
+    def fit_transform(self, documents: Any, y: Any = None) -> Csr:
+        """Fit every part and return the joined rows (n × Σd)."""
+        return self._join([part.fit_transform(documents) for part in self.parts])
+
+    def transform(self, documents: Any) -> Csr:
+        """Joined rows (n × Σd) of documents."""
+        return self._join([part.transform(documents) for part in self.parts])
+
+    def _join(self, blocks: list[Csr]) -> Csr:
+        for block, weight in zip(blocks, self.weights or (), strict=False):
+            block.data *= weight
+        return sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return sum(part.n_features for part in self.parts)
+
+    def save(self, writer: StoreWriter, prefix: str = "features") -> dict[str, Any]:
+        """Write what was learned; returns what `load` needs to know."""
+        parts = [part.save(writer, f"{prefix}_{i}") for i, part in enumerate(self.parts)]
+        return {"parts": parts, "weights": None if self.weights is None else list(self.weights)}
+
+    @classmethod
+    def load(cls, store: Store, info: Any, prefix: str = "features") -> Concat:
+        """Open what was saved with `save`."""
+        if not isinstance(info, dict) or not isinstance(info.get("parts"), list):
+            raise ModelFormatError("the manifest's description of the features is damaged")
+        parts = tuple(Tfidf.load(store, part, f"{prefix}_{i}") for i, part in enumerate(info["parts"]))
+        try:
+            return cls(parts=parts, weights=None if info.get("weights") is None else tuple(info["weights"]))
+        except (ValueError, TypeError) as error:
+            raise ModelFormatError(f"the manifest's description of the features is damaged: {error}") from error

@@ -1,0 +1,1 @@
+"""Data and models in and out: readers, writers, the `Dataset`, label names, and the model store."""

@@ -1,0 +1,222 @@
+"""Reading and writing data files of every known format; the format is found by name and content."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ramify.base.errors import DataError
+from ramify.base.sparse import csr_from_parts, rows_from_lists
+from ramify.base.types import Csr, Label
+from ramify.io.dataset import Dataset
+from ramify.io.files import BadLines, open_binary, open_for_writing, stem_suffix
+from ramify.io.labels import LabelVocabulary
+from ramify.io.npz import read_npz, write_npz
+from ramify.io.records import (
+    Reader,
+    Record,
+    RecordOptions,
+    read_annif,
+    read_csv,
+    read_jsonl,
+    read_parquet,
+    read_tsv,
+)
+from ramify.io.xmc import pair_of, parse_header, read_xmc, write_xmc
+
+RECORD_READERS: dict[str, Reader] = {
+    "jsonl": read_jsonl,
+    "tsv": read_tsv,
+    "csv": read_csv,
+    "annif": read_annif,
+    "parquet": read_parquet,
+}
+FORMATS = (*RECORD_READERS, "xmc", "npz")
+
+
+def detect_format(path: str | os.PathLike[str]) -> str:
+    """Name of the file's format. Content decides; the name helps where the content leaves a choice."""
+    with open_binary(path) as file:
+        head = file.read(1 << 16)
+    head = head.removeprefix(b"\xef\xbb\xbf")
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"PK"):
+        return "npz"
+    first = next((line for line in head.splitlines() if line.strip()), b"")
+    if first.lstrip().startswith(b"{"):
+        return "jsonl"
+    if parse_header(head.partition(b"\n")[0]) is not None or pair_of(path) is not None:
+        return "xmc"
+    suffix = stem_suffix(path)
+    if b"\t" in first:
+        after = first.partition(b"\t")[2].split()
+        return "annif" if after and all(uri.startswith(b"<") and uri.endswith(b">") for uri in after) else "tsv"
+    if suffix in (".csv", ".tsv", ".jsonl", ".ndjson"):
+        return {".ndjson": "jsonl"}.get(suffix, suffix[1:])
+    if b"," in first and b"text" in first:
+        return "csv"
+    if not first:
+        raise DataError(f"{os.fspath(path)}: the file is empty")
+    hint = " (a JSON array: write one object a line instead)" if first.lstrip().startswith(b"[") else ""
+    raise DataError(f"{os.fspath(path)}: unknown format{hint}; known are {', '.join(FORMATS)}, each plain, .gz or .xz")
+
+
+def iter_records(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    options: RecordOptions | None = None,
+    bad: BadLines | None = None,
+) -> Iterator[Record]:
+    """Stream the records of a text file, one at a time."""
+    found = format or detect_format(path)
+    if found not in RECORD_READERS:
+        raise DataError(f"{os.fspath(path)} ({found}) holds no texts")
+    return RECORD_READERS[found](path, options or RecordOptions(), bad or BadLines(path, skip=False))
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    fields: Sequence[str] | None = None,
+    label_sep: str = ";",
+    encoding: str = "utf-8",
+    label_names: Sequence[Label] | None = None,
+    skip_bad: bool = False,
+    threads: int | None = None,
+) -> Dataset:
+    """Read a data file.
+
+    Parameters
+    ----------
+    path : the file, plain or compressed; of a split XMC pair or an X/Y pair of .npz files, either one
+    format : one of `FORMATS`; None finds it out
+    fields : text fields to read, in this order; None: ``text``, or else every field that holds a string
+    label_sep : separator of labels in a TSV or CSV cell
+    label_names : names for files that number their labels
+    skip_bad : leave bad lines out and count them, instead of raising `DataError` at the first
+    """
+    found = format or detect_format(path)
+    if found not in FORMATS:
+        raise DataError(f"unknown format {found!r}; known are {', '.join(FORMATS)}")
+    bad = BadLines(path, skip_bad)
+    name = Path(path).name
+    if found == "npz":
+        features, labels, names = read_npz(path)
+        return Dataset(labels, _named(names, label_names), X=features, name=name)
+    if found == "xmc":
+        features, labels = read_xmc(path, bad, threads)
+        names = _named(LabelVocabulary(range(labels.shape[1])), label_names)
+        return Dataset(labels, names, X=features, n_skipped=bad.n_skipped, skipped=tuple(bad.skipped), name=name)
+    options = RecordOptions(tuple(fields) if fields else None, label_sep, encoding)
+    records = list(RECORD_READERS[found](path, options, bad))
+    return _dataset(records, bad, name, label_names)
+
+
+def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Sequence[Label] | None) -> Dataset:
+    if not records:
+        raise DataError(
+            f"{bad.path}: no records" + (f"; {bad.n_skipped} bad lines were left out" if bad.n_skipped else "")
+        )
+    texts = [r.text for r in records]
+    if isinstance(texts[0], dict) or any(isinstance(t, dict) for t in texts):
+        names = list(dict.fromkeys(k for t in texts if isinstance(t, dict) for k in t))
+        texts = [
+            {k: t.get(k, "") for k in names} if isinstance(t, dict) else {**dict.fromkeys(names, ""), "text": t}
+            for t in texts
+        ]
+    rows = [r.labels for r in records]
+    if label_names is None:
+        vocabulary = LabelVocabulary.of(rows)
+        numbers = [[vocabulary.numbers[label] for label in row] for row in rows]
+    else:
+        vocabulary = LabelVocabulary(label_names)
+        for record in records:
+            wrong = [x for x in record.labels if not isinstance(x, int) or not 0 <= x < len(vocabulary)]
+            if wrong:
+                raise DataError(
+                    f"{bad.path}:{record.line}: label {wrong[0]!r} is not a number "
+                    f"below the {len(vocabulary)} names given"
+                )
+        numbers = rows  # type: ignore[assignment]
+    matrix = rows_from_lists(numbers, len(vocabulary))
+    return Dataset(
+        matrix,
+        vocabulary,
+        texts=texts,
+        relevance=_relevance(records, numbers, matrix) if any(r.weights for r in records) else None,
+        ids=[r.id if r.id is not None else str(i) for i, r in enumerate(records)]
+        if any(r.id for r in records)
+        else None,
+        n_skipped=bad.n_skipped,
+        skipped=tuple(bad.skipped),
+        name=name,
+    )
+
+
+def _relevance(records: list[Record], numbers: list[list[int]], matrix: Csr) -> Csr:
+    """Weights in the pattern of the indicator: 1 where a record has none, the largest of a repeated label."""
+    data: list[float] = []
+    for record, row in zip(records, numbers, strict=True):
+        weight: dict[int, float] = {}
+        for label, w in zip(row, record.weights or [1.0] * len(row), strict=True):
+            weight[label] = max(w, weight.get(label, 0.0))
+        data.extend(weight[label] for label in sorted(weight))
+    return csr_from_parts(np.array(data, np.float32), matrix.indices, matrix.indptr, matrix.shape)
+
+
+def _named(vocabulary: LabelVocabulary, names: Sequence[Label] | None) -> LabelVocabulary:
+    if names is None:
+        return vocabulary
+    if len(names) != len(vocabulary):
+        raise DataError(f"{len(names)} label names for {len(vocabulary)} labels")
+    return LabelVocabulary(names)
+
+
+def read_label_names(path: str | os.PathLike[str]) -> list[str]:
+    """Names from a text file: line number = label number, from 0. A repeated name gets its number behind it."""
+    with open_binary(path) as file:
+        names = file.read().decode("utf-8").splitlines()
+    seen: dict[str, int] = {}
+    for i, name in enumerate(names):
+        if name in seen:
+            names[i] = f"{name} ({i})"
+        seen[name] = i
+    return names
+
+
+def write(data: Dataset, path: str | os.PathLike[str], *, format: str | None = None) -> None:
+    """Write a data set as JSON Lines, XMC text or NPZ, by the name of the file (.jsonl, .txt or .svm, .npz)."""
+    suffix = stem_suffix(path)
+    found = format or {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "xmc", ".svm": "xmc", ".npz": "npz"}.get(suffix)
+    if found == "jsonl":
+        if data.texts is None:
+            raise DataError("feature vectors cannot be written as JSON Lines; use .txt (XMC text) or .npz")
+        with open_for_writing(path) as out:
+            for i, (text, labels) in enumerate(zip(data.texts, data.labels(), strict=True)):
+                value: dict[str, object] = {} if data.ids is None else {"id": data.ids[i]}
+                value.update({"text": text} if isinstance(text, str) else text)
+                value["labels"] = labels
+                if data.relevance is not None:
+                    value["weights"] = data.relevance.data[
+                        data.relevance.indptr[i] : data.relevance.indptr[i + 1]
+                    ].tolist()
+                out.write((json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8"))
+        return
+    if found not in ("xmc", "npz"):
+        raise DataError(f"{os.fspath(path)}: cannot write this format; use .jsonl, .txt (XMC text) or .npz")
+    if data.X is None:
+        raise DataError("texts cannot be written as a matrix; turn them into features first")
+    if found == "npz":
+        write_npz(path, data.X, data.Y, data.label_names)
+        return
+    if isinstance(data.X, np.ndarray):
+        raise DataError("dense features do not fit XMC text; use .npz")
+    with open_for_writing(path) as out:
+        write_xmc(out, data.X, data.Y)

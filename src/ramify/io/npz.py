@@ -1,0 +1,92 @@
+"""Matrices in .npz files, without pickles.
+
+Our own file holds X and Y as CSR parts, with the label names; a pair of scipy's files, `X….npz` and `Y….npz`, is
+read too.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base.errors import DataError
+from ramify.base.sparse import as_csr, indicator
+from ramify.base.types import Csr, FloatArray
+from ramify.io.labels import LabelVocabulary
+
+_PARTS = ("data", "indices", "indptr", "shape")
+
+
+def read_npz(path: str | os.PathLike[str]) -> tuple[Csr | FloatArray, Csr, LabelVocabulary]:
+    """Features (n × d), labels (n × L) and label names."""
+    file = Path(path)
+    arrays = _arrays(file)
+    if "Y_indptr" in arrays and ("X_indptr" in arrays or "X" in arrays):
+        features = _dense(arrays["X"], file) if "X" in arrays else as_csr(_csr(arrays, "X_", file), f"{file}: X")
+        labels = indicator(_csr(arrays, "Y_", file), f"{file}: Y")
+        names = LabelVocabulary(arrays["label_names"].tolist() if "label_names" in arrays else range(labels.shape[1]))
+        return features, labels, names
+    features_file, labels_file = _pair(file)
+    labels = indicator(_csr(_arrays(labels_file), "", labels_file), str(labels_file))
+    features = as_csr(_csr(_arrays(features_file), "", features_file), str(features_file))
+    return features, labels, LabelVocabulary(range(labels.shape[1]))
+
+
+def write_npz(path: str | os.PathLike[str], features: Csr | FloatArray, labels: Csr, names: LabelVocabulary) -> None:
+    """Write features, labels and, if they are strings or whole numbers, the label names."""
+    arrays: dict[str, Any] = {f"Y_{part}": getattr(labels, part) for part in _PARTS}
+    if isinstance(features, np.ndarray):
+        arrays["X"] = features
+    else:
+        arrays.update({f"X_{part}": getattr(features, part) for part in _PARTS})
+    if not names.is_numbers():
+        kinds = {type(name) for name in names}
+        if kinds not in ({str}, {int}):
+            raise DataError("only names that are all strings or all whole numbers fit into an .npz file")
+        arrays["label_names"] = np.array(list(names))
+    with Path(path).open("wb") as out:
+        np.savez(out, **arrays)
+
+
+def _arrays(file: Path) -> dict[str, Any]:
+    try:
+        with np.load(file, allow_pickle=False) as opened:
+            return {name: opened[name] for name in opened.files}
+    except (ValueError, OSError, zipfile.BadZipFile, KeyError) as error:
+        raise DataError(f"{file}: not a readable .npz file: {error}") from error
+
+
+def _csr(arrays: dict[str, Any], prefix: str, file: Path) -> Csr:
+    missing = [f"{prefix}{part}" for part in _PARTS if f"{prefix}{part}" not in arrays]
+    if missing:
+        raise DataError(
+            f"{file}: no array {', '.join(missing)}; expected a sparse matrix as scipy saves it, or X and Y"
+        )
+    if str(arrays.get("format", b"csr").astype(str) if "format" in arrays else "csr") != "csr":
+        raise DataError(f"{file}: a sparse matrix, but not in CSR format")
+    parts = tuple(arrays[f"{prefix}{part}"] for part in _PARTS[:3])
+    shape = tuple(int(n) for n in arrays[f"{prefix}shape"])
+    try:
+        return sparse.csr_matrix(parts, shape=shape)
+    except ValueError as error:
+        raise DataError(f"{file}: a damaged sparse matrix: {error}") from error
+
+
+def _dense(matrix: Any, file: Path) -> FloatArray:
+    if matrix.ndim != 2 or matrix.dtype.kind not in "biuf" or not np.isfinite(matrix).all():
+        raise DataError(f"{file}: X is not a two-dimensional array of finite numbers")
+    return np.ascontiguousarray(matrix, np.float32)
+
+
+def _pair(file: Path) -> tuple[Path, Path]:
+    for mine, other in (("X", "Y"), ("Y", "X")):
+        if file.name.startswith(mine):
+            sibling = file.with_name(other + file.name[1:])
+            if sibling.exists():
+                return (file, sibling) if mine == "X" else (sibling, file)
+    raise DataError(f"{file}: it holds no X and Y, and there is no second file (X… beside Y…) that would complete it")

@@ -1,0 +1,249 @@
+"""Text formats with one point a record: JSON Lines, TSV and CSV with a header, Annif's short-text TSV, Parquet."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ramify.base.errors import DataError
+from ramify.base.types import Document, Label
+from ramify.io.files import BadLines, read_lines
+
+RESERVED = ("id", "labels", "weights")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One point of a text file."""
+
+    text: Document
+    labels: list[Label]
+    weights: list[float] | None = None
+    id: str | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class RecordOptions:
+    """How records are read.
+
+    Attributes
+    ----------
+    fields : names of the text fields; None: ``text`` if it is there, else every field that holds a string
+    label_sep : what stands between labels in a cell of a TSV or CSV file
+    encoding : of the file
+    """
+
+    fields: tuple[str, ...] | None = None
+    label_sep: str = ";"
+    encoding: str = "utf-8"
+
+
+class RecordError(Exception):
+    """Why a record cannot be used."""
+
+
+Reader = Callable[[str | os.PathLike[str], RecordOptions, BadLines], Iterator[Record]]
+
+
+def record_from_object(value: Any, options: RecordOptions, line: int = 0) -> Record:
+    """Make a record from a decoded JSON object; raises `RecordError`."""
+    if not isinstance(value, dict):
+        raise RecordError(f"expected a JSON object, found {type(value).__name__}")
+    labels = [_label(name) for name in _list(value.get("labels", []), "labels")]
+    weights = None
+    if value.get("weights") is not None:
+        weights = [_weight(w) for w in _list(value["weights"], "weights")]
+        if len(weights) != len(labels):
+            raise RecordError(f"{len(weights)} weights for {len(labels)} labels")
+    identity = value.get("id")
+    if identity is not None and (isinstance(identity, bool) or not isinstance(identity, str | int)):
+        raise RecordError("'id' must be a string or a whole number")
+    return Record(_text(value, options), labels, weights, None if identity is None else str(identity), line)
+
+
+def _text(value: dict[str, Any], options: RecordOptions) -> Document:
+    names = options.fields
+    if names is None:
+        if "text" in value:
+            names = ("text",)
+        else:
+            names = tuple(k for k, v in value.items() if isinstance(v, str) and k not in RESERVED)
+            if not names:
+                raise RecordError("no field 'text', nor any other field with a string")
+            return {k: value[k] for k in names}
+    for name in names:
+        if not isinstance(value.get(name, ""), str):
+            raise RecordError(f"{name!r} must be a string, found {type(value[name]).__name__}")
+    if len(names) == 1:
+        if names[0] not in value:
+            raise RecordError(f"no field {names[0]!r}")
+        return str(value[names[0]])
+    if not any(name in value for name in names):
+        raise RecordError(f"none of the fields {', '.join(names)}")
+    return {name: value.get(name, "") for name in names}
+
+
+def _list(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise RecordError(f"{what!r} must be a list, found {type(value).__name__}")
+    return value
+
+
+def _label(name: Any) -> Label:
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise RecordError(f"label {name!r} is neither a string nor a whole number")
+    if name == "":
+        raise RecordError("a label is empty")
+    return name
+
+
+def _weight(weight: Any) -> float:
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight) or weight <= 0:
+        raise RecordError(f"weight {weight!r} is not a finite number above 0")
+    return float(weight)
+
+
+def _no_constant(name: str) -> Any:
+    raise RecordError(f"{name} is not allowed")
+
+
+def parse_json_line(text: str, options: RecordOptions, line: int) -> Record:
+    """Make a record from one line of JSON Lines; raises `RecordError`."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"not valid JSON: {error}") from None
+    return record_from_object(value, options, line)
+
+
+def read_jsonl(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
+    """JSON Lines: ``text`` or several text fields, ``labels``, optional ``id`` and ``weights``."""
+    for line, text in read_lines(path, options.encoding, bad):
+        if not text.strip():
+            continue
+        try:
+            record = parse_json_line(text, options, line)
+        except RecordError as error:
+            bad.report(line, str(error))
+            continue
+        yield record
+
+
+def read_annif(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
+    """Annif's short-text corpus: ``text<TAB><uri> <uri>``."""
+    for line, row in read_lines(path, options.encoding, bad):
+        if not row.strip():
+            continue
+        text, tab, uris = row.partition("\t")
+        names = uris.split()
+        if not tab:
+            bad.report(line, "no tab between text and subjects")
+        elif wrong := next((n for n in names if len(n) < 3 or n[0] != "<" or n[-1] != ">"), None):
+            bad.report(line, f"{wrong!r} is not a subject in angle brackets")
+        else:
+            yield Record(text, [n[1:-1] for n in names], line=line)
+
+
+def read_tsv(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
+    """Tab-separated values with a header; cells are taken as they are, without quotes."""
+    rows = ((line, row.split("\t")) for line, row in read_lines(path, options.encoding, bad) if row.strip())
+    return _from_cells(rows, options, bad)
+
+
+def read_csv(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
+    """Comma-separated values with a header; cells may be quoted and hold line ends."""
+    csv.field_size_limit(sys.maxsize)
+    reader = csv.reader((text + "\n" for _, text in read_lines(path, options.encoding, bad)), strict=True)
+
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        while True:
+            line = reader.line_num + 1
+            try:
+                row = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                bad.report(line, f"not valid CSV: {error}")
+                continue
+            if row:
+                yield line, row
+
+    return _from_cells(rows(), options, bad)
+
+
+def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
+    iterator = iter(rows)
+    first = next(iterator, None)
+    if first is None:
+        return
+    header = [cell.strip() for cell in first[1]]
+    if len(set(header)) != len(header):
+        raise DataError(f"{bad.path}:{first[0]}: a column name occurs twice in the header")
+    wanted = options.fields or (("text",) if "text" in header else ())
+    missing = [name for name in wanted if name not in header]
+    if missing or not any(name not in RESERVED for name in header):
+        raise DataError(
+            f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header: {', '.join(header)}"
+        )
+    for line, row in iterator:
+        if len(row) != len(header):
+            bad.report(line, f"{len(row)} cells, the header has {len(header)}")
+            continue
+        cells: dict[str, Any] = dict(zip(header, row, strict=True))
+        try:
+            cells["labels"] = _cell_list(cells.get("labels", ""), options.label_sep)
+            if "weights" in cells:
+                cells["weights"] = [_number(w) for w in _cell_list(cells["weights"], options.label_sep)] or None
+            if not cells.get("id", "x"):
+                del cells["id"]
+            record = record_from_object(cells, options, line)
+        except RecordError as error:
+            bad.report(line, str(error))
+            continue
+        yield record
+
+
+def _cell_list(cell: str, separator: str) -> list[Any]:
+    if cell.lstrip().startswith("["):
+        try:
+            return _list(json.loads(cell), "labels")
+        except ValueError as error:
+            raise RecordError(f"{cell[:40]!r} is not a valid JSON list: {error}") from None
+    return [part.strip() for part in cell.split(separator) if part.strip()]
+
+
+def _number(text: Any) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise RecordError(f"weight {text!r} is not a number") from None
+
+
+def read_parquet(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
+    """Parquet with the columns of the JSON Lines format; the line is the row number from 1."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise DataError(f"{bad.path}: reading Parquet needs pyarrow: pip install 'ramify[parquet]'") from None
+    row = 0
+    try:
+        with parquet.ParquetFile(os.fspath(path)) as file:
+            for batch in file.iter_batches(4096):
+                for value in batch.to_pylist():
+                    row += 1
+                    try:
+                        record = record_from_object({k: v for k, v in value.items() if v is not None}, options, row)
+                    except RecordError as error:
+                        bad.report(row, str(error))
+                        continue
+                    yield record
+    except pa.ArrowException as error:
+        raise DataError(f"{bad.path}: not a readable Parquet file: {error}") from error

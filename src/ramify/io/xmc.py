@@ -1,0 +1,168 @@
+"""The text format of the extreme classification repository.
+
+One file: a header `n d L`, then `l1,l2 f:v f:v` a line. Or a pair, `NAME_X_Xf.txt` with the header `n d` and features,
+and `NAME_X_Y.txt` with the header `n L` and labels as `l:1`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import zlib
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from ramify.base import native
+from ramify.base.errors import DataError
+from ramify.base.sparse import csr_from_parts
+from ramify.base.threads import resolve_threads
+from ramify.base.types import AnyArray, Csr, LongArray
+from ramify.io.files import BadLines, open_binary
+
+CHUNK = 4 << 20
+
+
+def read_header(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
+    """Numbers of the first line, or None if it is not two or three whole numbers."""
+    with open_binary(path) as file:
+        return parse_header(file.readline(200))
+
+
+def parse_header(line: bytes) -> tuple[int, ...] | None:
+    """Numbers of a header line, or None."""
+    parts = line.split()
+    if len(parts) in (2, 3) and all(p.isdigit() and len(p) < 16 for p in parts):
+        return tuple(int(p) for p in parts)
+    return None
+
+
+def pair_of(path: str | os.PathLike[str]) -> tuple[Path, Path] | None:
+    """The two files of a split pair, (features, labels), given either of them."""
+    file = Path(path)
+    for ending, other in (("_X_Xf.txt", "_X_Y.txt"), ("_X_Y.txt", "_X_Xf.txt")):
+        stem, found, compression = file.name.partition(ending)
+        if not found or compression not in ("", ".gz", ".xz"):
+            continue
+        for candidate in (compression, "", ".gz", ".xz"):
+            sibling = file.with_name(f"{stem}{other}{candidate}")
+            if sibling.exists():
+                return (file, sibling) if ending == "_X_Xf.txt" else (sibling, file)
+        raise DataError(f"{file} is one of a pair, but {stem}{other} is not beside it")
+    return None
+
+
+def read_xmc(path: str | os.PathLike[str], bad: BadLines, threads: int | None = None) -> tuple[Csr, Csr]:
+    """Features (n × d) and labels (n × L) of one file or of a pair.
+
+    Unsorted feature ids are sorted, values of a repeated id added up, a label named twice counts once, zeros are left
+    out. A feature or label beyond the header, NaN or infinity make a line bad.
+    """
+    pair = pair_of(path)
+    if pair is None:
+        features, labels, _ = _read(path, bad, threads, with_labels=True)
+        return features, labels
+    # The files belong together line by line: a line that is bad in one of them is left out of both.
+    parts, good, total = [], [], []
+    for file in pair:
+        part_bad = BadLines(file, bad.skip)
+        part, _, bad_rows = _read(file, part_bad, threads, with_labels=False)
+        bad.skipped += part_bad.skipped
+        n_lines = part.shape[0] + len(bad_rows)
+        parts.append(part)
+        total.append(n_lines)
+        good.append(np.setdiff1d(np.arange(n_lines), bad_rows, assume_unique=True))
+    if total[0] != total[1]:
+        raise DataError(f"{pair[0]} has {total[0]} points, {pair[1]} has {total[1]}")
+    _, of_features, of_labels = np.intersect1d(*good, assume_unique=True, return_indices=True)
+    bad.n_skipped += total[0] - len(of_features)
+    features, labels = parts
+    if bad.n_skipped:
+        features, labels = features[of_features], labels[of_labels]
+    labels.data[:] = 1.0
+    return features, labels
+
+
+def _read(
+    path: str | os.PathLike[str], bad: BadLines, threads: int | None, with_labels: bool
+) -> tuple[Csr, Csr, LongArray]:
+    """Features, labels, and the row numbers of the lines that were left out."""
+    with open_binary(path) as file:
+        try:
+            first = file.readline(200)
+            header = parse_header(first.removeprefix(b"\xef\xbb\xbf"))
+            if header is None or len(header) != (3 if with_labels else 2):
+                wanted = "'points features labels'" if with_labels else "'points columns'"
+                raise DataError(
+                    f"{bad.path}:1: expected a header {wanted}, found {first[:60].decode('utf-8', 'replace').strip()!r}"
+                )
+            n, n_features, n_labels = header if with_labels else (*header, 0)
+            if max(n_features, n_labels) > np.iinfo(np.int32).max:
+                raise DataError(f"{bad.path}:1: more than {np.iinfo(np.int32).max:,} columns")
+            parser = native.XmcText(n_features, n_labels, with_labels, 2, resolve_threads(threads))
+            _feed(parser, file, stop_at_bad=not bad.skip)
+        except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+            raise DataError(f"{bad.path}: the compressed file is damaged or cut off: {error}") from error
+    bad_rows = parser.bad_rows()
+    n_bad = len(bad_rows)
+    for line, reason in parser.bad_lines():
+        bad.report(line, reason)
+    bad.n_skipped += n_bad - len(parser.bad_lines())
+    label_ends, labels, feature_ends, features, values = parser.finish()
+    n_found = _without_blank_end(n, label_ends, feature_ends)
+    if n_found + n_bad != n:
+        reason = f"the header says {n} points, the file has {n_found + n_bad}"
+        if not bad.skip:
+            raise DataError(f"{bad.path}:1: {reason}")
+        bad.report(1, reason, count=0)
+    return (
+        _matrix(values, features, feature_ends[:n_found], n_features),
+        _matrix(np.ones(len(labels), np.float32), labels, label_ends[:n_found], n_labels),
+        bad_rows,
+    )
+
+
+def _feed(parser: native.XmcText, file: BinaryIO, stop_at_bad: bool) -> None:
+    """Hand the rest of a file to the parser in pieces; a line that a piece cuts goes to the next one."""
+    buffer = np.empty(CHUNK, np.uint8)
+    filled = 0
+    while not (stop_at_bad and parser.n_bad() > 0):
+        if filled == len(buffer):  # a line longer than the buffer
+            buffer = np.concatenate([buffer, np.empty(len(buffer), np.uint8)])
+        read: int = file.readinto(buffer[filled:].data)  # type: ignore[attr-defined]
+        filled += read
+        used = parser.feed(buffer[:filled], read == 0, stop_at_bad)
+        if read == 0:
+            return
+        buffer[: filled - used] = buffer[used:filled].copy()
+        filled -= used
+
+
+def _without_blank_end(n: int, label_ends: AnyArray, feature_ends: AnyArray) -> int:
+    """Number of rows without blank lines behind the last point."""
+    found = len(feature_ends)
+    while found > n and found > 0:
+        before = (label_ends[found - 2], feature_ends[found - 2]) if found > 1 else (0, 0)
+        if (label_ends[found - 1], feature_ends[found - 1]) != before:
+            break
+        found -= 1
+    return found
+
+
+def _matrix(data: AnyArray, indices: AnyArray, ends: AnyArray, n_columns: int) -> Csr:
+    indptr = np.zeros(len(ends) + 1, np.int32 if len(indices) <= np.iinfo(np.int32).max else np.int64)
+    indptr[1:] = ends
+    return csr_from_parts(data, indices, indptr, (len(ends), n_columns))
+
+
+def write_xmc(file: BinaryIO, features: Csr, labels: Csr) -> None:
+    """Write features (n × d) and labels (n × L) in the one-file format, to a binary file."""
+    write = file.write
+    write(f"{features.shape[0]} {features.shape[1]} {labels.shape[1]}\n".encode())
+    for row in range(features.shape[0]):
+        a, b = features.indptr[row], features.indptr[row + 1]
+        names = ",".join(map(str, labels.indices[labels.indptr[row] : labels.indptr[row + 1]].tolist()))
+        pairs = zip(features.indices[a:b].tolist(), features.data[a:b], strict=True)
+        write(f"{names} {' '.join(f'{f}:{v}' for f, v in pairs)}\n".encode())

@@ -1,0 +1,191 @@
+"""`evaluate`: all metrics of a ranking in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base.errors import DataError
+from ramify.base.ranking import Ranking
+from ramify.base.sparse import indicator
+from ramify.base.threads import resolve_threads
+from ramify.base.types import AnyArray, Csr
+from ramify.io.labels import LabelVocabulary, align_labels
+from ramify.metrics.propensity import LabelCounts, inverse_propensity
+from ramify.metrics.ranking import (
+    N_DECILES,
+    RankingMetrics,
+    f1_scores,
+    frequency_deciles,
+    ranking_metrics,
+    remove_pairs,
+)
+
+CUTOFFS = (1, 3, 5, 10, 100)
+ORDER = ("P", "nDCG", "PSP", "PSnDCG", "R", "coverage")
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Metrics in percent. `print` it for a table, `to_dict` for the numbers."""
+
+    metrics: RankingMetrics
+    f1: dict[str, AnyArray]
+    threshold: float
+    n_rows: int
+    n_rows_without_labels: int
+    unseen_share: float
+    has_deciles: bool = field(default=False)
+
+    def __getitem__(self, name: str) -> float:
+        """Return one metric, such as "P@1"."""
+        return self.to_dict()[name]
+
+    def to_dict(self) -> dict[str, float]:
+        """All metrics by name, "P@1" and so on."""
+        values = {
+            f"{name}@{k}": float(self.metrics.values[name][i])
+            for name in ORDER
+            if name in self.metrics.values
+            for i, k in enumerate(self.metrics.cutoffs)
+        }
+        values.update({name: float(v[0]) for name, v in self.f1.items()})
+        return values
+
+    def deciles(self) -> dict[str, list[float]]:
+        """Each metric's part in each decile of labels by training frequency, the most frequent first."""
+        if not self.has_deciles:
+            raise DataError("deciles need the training labels: evaluate(ranking, y_true, y_train)")
+        parts = {
+            f"{name}@{k}": self.metrics.by_group[name][:, i].tolist()
+            for name in ORDER
+            if name in self.metrics.by_group
+            for i, k in enumerate(self.metrics.cutoffs)
+        }
+        parts.update({name: v[1:].tolist() for name, v in self.f1.items()})
+        return parts
+
+    def table(self) -> list[list[str]]:
+        """Rows of the table, its header first."""
+        rows = [["", *(f"@{k}" for k in self.metrics.cutoffs)]]
+        rows += [
+            [name, *(f"{v:.2f}" for v in self.metrics.values[name])] for name in ORDER if name in self.metrics.values
+        ]
+        return rows
+
+    def notes(self) -> list[str]:
+        """What belongs under the table."""
+        f1 = ", ".join(f"{name} {v[0]:.2f}" for name, v in self.f1.items())
+        notes = [f"{f1} at score >= {self.threshold:g}; percent, over {self.n_rows:,} rows"]
+        if self.n_rows_without_labels:
+            notes.append(f"{self.n_rows_without_labels:,} rows without true labels are left out")
+        if self.unseen_share:
+            notes.append(
+                f"{100 * self.unseen_share:.2f} % of the true labels are unknown to the model and count as misses"
+            )
+        return notes
+
+    def __str__(self) -> str:
+        rows = self.table()
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        ]
+        return "\n".join([*lines, *self.notes()])
+
+    __repr__ = __str__
+
+
+def evaluate(
+    ranking: Ranking | Any,
+    y_true: Any,
+    y_train: Any = None,
+    *,
+    ks: Sequence[int] | None = None,
+    propensity: str | tuple[float, float] = "default",
+    threshold: float = 0.5,
+    unseen: str = "count",
+    filter_pairs: Any = None,
+    threads: int | None = None,
+) -> Evaluation:
+    """Compare a ranking with the true labels.
+
+    Parameters
+    ----------
+    ranking : Ranking, or an n × L sparse matrix of scores
+    y_true : true labels, as lists of names or as an indicator (n × L)
+    y_train : training labels, or their `LabelCounts`; without them there are no propensities and no deciles
+    ks : cutoffs; None: those of 1, 3, 5, 10, 100 that the ranking is wide enough for
+    propensity : family of data set (`ramify.metrics.FAMILIES`) or the constants (A, B)
+    threshold : score from which a label counts as predicted, for F1
+    unseen : "count" true labels that the model does not know as misses, or "drop" them
+    filter_pairs : (row, label) pairs to remove from the ranking first: an (m, 2) array or an n × L matrix
+    """
+    threads = resolve_threads(threads)
+    ranking = as_ranking(ranking, ks, threads)
+    if unseen not in ("count", "drop"):
+        raise ValueError(f"unseen must be 'count' or 'drop'; got {unseen!r}")
+    vocabulary = ranking.names if isinstance(ranking.names, LabelVocabulary) else _vocabulary(ranking)
+    truth, n_known = align_labels(y_true, vocabulary)
+    if truth.shape[0] != len(ranking):
+        raise DataError(f"the ranking has {len(ranking)} rows, y_true has {truth.shape[0]}")
+    n_unseen = int((truth.indices >= n_known).sum())
+    if truth.nnz and n_unseen == truth.nnz:
+        raise DataError(
+            "none of the true labels is known to the model: are they the same labels, of the same type (1 is not '1')?"
+        )
+    unseen_share = n_unseen / max(1, truth.nnz)
+    if unseen == "drop":
+        truth, unseen_share = truth[:, :n_known].tocsr(), 0.0
+    if filter_pairs is not None:
+        ranking = remove_pairs(ranking, _pairs(filter_pairs, len(ranking), truth.shape[1]), threads)
+    cutoffs = sorted(set(ks)) if ks is not None else [k for k in CUTOFFS if k <= ranking.k] or [1]
+
+    weights = groups = None
+    if y_train is not None:
+        counts = LabelCounts.of(y_train, vocabulary)
+        if len(counts.counts) != n_known:
+            raise DataError(f"y_train counts {len(counts.counts)} labels, the ranking has {n_known}")
+        seen = np.concatenate([counts.counts, np.zeros(truth.shape[1] - n_known, np.int64)])
+        weights = inverse_propensity(LabelCounts(counts.n_points, seen), propensity)
+        groups = np.concatenate(
+            [frequency_deciles(counts.counts), np.full(truth.shape[1] - n_known, N_DECILES - 1, np.uint8)]
+        )
+    n_groups = 1 if groups is None else N_DECILES
+    metrics = ranking_metrics(ranking, truth, cutoffs, weights, groups, n_groups, threads)
+    group_of = np.zeros(truth.shape[1], np.uint8) if groups is None else groups
+    f1 = f1_scores(ranking, truth, threshold, group_of, n_groups, threads)
+    return Evaluation(
+        metrics, f1, threshold, metrics.n_rows, len(ranking) - metrics.n_rows, unseen_share, groups is not None
+    )
+
+
+def as_ranking(ranking: Any, ks: Sequence[int] | None, threads: int) -> Ranking:
+    """Accept a matrix of scores in place of a ranking; its best max(ks) entries are used."""
+    if isinstance(ranking, Ranking):
+        return ranking
+    if not sparse.issparse(ranking):
+        raise DataError(f"a ranking or a sparse matrix of scores is needed; got {type(ranking).__name__}")
+    widest = int(np.diff(sparse.csr_matrix(ranking).indptr).max(initial=1))
+    return Ranking.from_csr(ranking, max(1, widest if ks is None else min(widest, max(ks))), threads=threads)
+
+
+def _vocabulary(ranking: Ranking) -> LabelVocabulary:
+    return LabelVocabulary(range(ranking.n_labels) if ranking.names is None else ranking.names)
+
+
+def _pairs(pairs: Any, n: int, n_labels: int) -> Csr:
+    if sparse.issparse(pairs):
+        return indicator(pairs, "filter_pairs")
+    array = np.asarray(pairs)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise DataError("filter_pairs must be an (m, 2) array of row and label numbers")
+    if array.size and (array.min() < 0 or array[:, 0].max() >= n or array[:, 1].max() >= n_labels):
+        raise DataError(f"filter_pairs names rows or labels outside {n} × {n_labels}")
+    ones = np.ones(len(array), np.float32)
+    return indicator(sparse.csr_matrix((ones, (array[:, 0], array[:, 1])), shape=(n, n_labels)), "filter_pairs")
