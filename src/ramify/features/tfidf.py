@@ -97,6 +97,8 @@ class Tfidf(Config):
     def _fit(self, documents: Any) -> native.CorpusCounts:
         threads = resolve_threads(self.threads)
         inputs = check_inputs(documents)
+        if len(inputs) == 0:
+            raise DataError("there are no documents to learn a vocabulary from")
         if inputs.kind == "fields":
             names = self.fields or dict.fromkeys(dict.fromkeys(k for d in inputs.data for k in d), 1.0)
             self.fields_: dict[str, float] | None = {name: float(w) for name, w in names.items()}
@@ -181,13 +183,9 @@ class Tfidf(Config):
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
             words = ENGLISH_STOP_WORDS
-        return native.make_analyzer(
-            self.analyzer,
-            self.ngram_range,
-            self.lowercase,
-            self._min_token(),
-            sorted(words) if self.analyzer == "word" else [],
-        )
+        lowercase = self.lowercase and self.strip_accents is None  # where accents go, lower case went before
+        stop_words = sorted(words) if self.analyzer == "word" else []
+        return native.make_analyzer(self.analyzer, self.ngram_range, lowercase, self._min_token(), stop_words)
 
     def _min_token(self) -> int:
         """Shortest word of the token pattern."""

@@ -126,7 +126,8 @@ def _items(module: ModuleType) -> Iterator[tuple[str, Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in sorted(dir(module)):
-            item = None if name.startswith("_") else getattr(module, name, None)
+            # Hooks are made to be replaced: what stands there depends on who was here before.
+            item = None if name.startswith("_") or name.endswith("hook") else getattr(module, name, None)
             if inspect.ismodule(item) or not callable(item) or not _belongs(item, module):
                 continue
             yield f"{module.__name__}.{name}", item

@@ -76,7 +76,7 @@ def read_xmc(path: str | os.PathLike[str], bad: BadLines, threads: int | None = 
         good.append(np.setdiff1d(np.arange(n_lines), bad_rows, assume_unique=True))
     if total[0] != total[1]:
         raise DataError(f"{pair[0]} has {total[0]} points, {pair[1]} has {total[1]}")
-    _, of_features, of_labels = np.intersect1d(*good, assume_unique=True, return_indices=True)
+    _, of_features, of_labels = np.intersect1d(good[0], good[1], assume_unique=True, return_indices=True)
     bad.n_skipped += total[0] - len(of_features)
     features, labels = parts
     if bad.n_skipped:

@@ -127,7 +127,7 @@ def evaluate(
     filter_pairs : (row, label) pairs to remove from the ranking first: an (m, 2) array or an n × L matrix
     """
     threads = resolve_threads(threads)
-    ranking = as_ranking(ranking, ks, threads)
+    ranking = as_ranking(ranking, threads)
     if unseen not in ("count", "drop"):
         raise ValueError(f"unseen must be 'count' or 'drop'; got {unseen!r}")
     vocabulary = ranking.names if isinstance(ranking.names, LabelVocabulary) else _vocabulary(ranking)
@@ -165,14 +165,14 @@ def evaluate(
     )
 
 
-def as_ranking(ranking: Any, ks: Sequence[int] | None, threads: int) -> Ranking:
-    """Accept a matrix of scores in place of a ranking; its best max(ks) entries are used."""
+def as_ranking(ranking: Any, threads: int) -> Ranking:
+    """Accept a matrix of scores in place of a ranking."""
     if isinstance(ranking, Ranking):
         return ranking
     if not sparse.issparse(ranking):
         raise DataError(f"a ranking or a sparse matrix of scores is needed; got {type(ranking).__name__}")
     widest = int(np.diff(sparse.csr_matrix(ranking).indptr).max(initial=1))
-    return Ranking.from_csr(ranking, max(1, widest if ks is None else min(widest, max(ks))), threads=threads)
+    return Ranking.from_csr(ranking, widest, threads=threads)
 
 
 def _vocabulary(ranking: Ranking) -> LabelVocabulary:

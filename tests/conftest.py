@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+import ramify
+
+
+@pytest.fixture(scope="session")
+def pydoc() -> ramify.Dataset:
+    return ramify.datasets.load("pydoc")

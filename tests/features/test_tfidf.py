@@ -1,0 +1,261 @@
+"""TF-IDF against scikit-learn: the same vocabulary, the same values to 1e-6."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+import ramify
+from ramify.features import Concat, Tfidf
+from ramify.io.store import Store, StoreWriter
+
+pytestmark = pytest.mark.native
+
+GERMAN = [
+    "Die Straßenbahn fährt über die große Brücke, und niemand weiß, wohin.",
+    "Größere Änderungen an der Übersicht müssen vorher beschlossen werden.",
+    "ÄRGER MIT DEM FAHRPLAN: Züge fallen aus – Fahrgäste warten „stundenlang“.",
+    "Bibliotheken erschließen ihre Bücher mit Schlagwörtern; das dauert.",
+    "Ein Buch über Maschinelles Lernen, 2. Auflage, mit 300 Abbildungen.",
+    "Fußgängerübergänge sind in der Innenstadt selten; Radwege noch seltener.",
+    "Der Öffentliche Personennahverkehr (ÖPNV) wächst seit 1995 um 3,5 % im Jahr.",
+    "Straße und STRASSE sind für den Rechner zweierlei, für uns dasselbe.",
+]
+NASTY = [
+    "",
+    " ",
+    "\n\t  \x0b\x1c",
+    "a",
+    "ab",
+    "A_B __ 9 99",
+    "İstanbul ΟΔΟΣ ΟΔΟΣ Σ σς ΑΣ.",
+    "ǅ ǈ ﬁne ẞ ß",
+    "中文字符 和 日本語テキスト 한국어",
+    "مرحبا بالعالم नमस्ते दुनिया สวัสดี",
+    "e\u0301te\u0301 vs été",
+    "zero\u200dwidth soft\u00adhyphen nb\u00a0space",
+    "\ud800 lone \udfff surrogates",
+    "\U0001d54f\U0001d556 𐐀𐐁 🙂🙂 text",
+    "x" * 63 + " " + "y" * 64 + " " + "z" * 65,
+    "supercalifragilisticexpialidocious" * 9,
+    "\x00nul\x00 \x00",
+    "one  two   three\n\nfour",
+]
+REPERTOIRE = st.text(
+    st.one_of(st.characters(), st.sampled_from("ab _9.\n\u00a0äßİΣσςé\u0301中\U0001f600Ж\ud800")), max_size=80
+)
+
+
+def compare(texts, queries=(), **options):
+    """Fit both on the texts; everything must agree, for one thread and several, also on other texts."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs = TfidfVectorizer(**options)
+            expected = theirs.fit_transform(texts)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"."):
+            Tfidf(**options).fit_transform(texts)
+        return
+    terms = theirs.get_feature_names_out()
+    for threads in (1, 3):
+        ours = Tfidf(threads=threads, **options)
+        found = ours.fit_transform(texts)
+        assert ours.get_feature_names_out().tolist() == terms.tolist()
+        assert_close(found, expected)
+        assert_close(ours.transform(texts), expected)
+        assert_close(Tfidf(threads=threads, **options).fit(texts).transform(queries or texts), theirs.transform(queries or texts))
+
+
+def assert_close(found, expected):
+    assert found.shape == expected.shape
+    assert found.has_sorted_indices
+    assert found.nnz == expected.nnz
+    assert abs(found - expected).max() < 1e-6 if expected.nnz else found.nnz == 0
+
+
+OPTIONS = [
+    {},
+    {"ngram_range": (1, 2)},
+    {"ngram_range": (1, 3), "sublinear_tf": True},
+    {"ngram_range": (2, 3)},
+    {"analyzer": "char", "ngram_range": (1, 3)},
+    {"analyzer": "char", "ngram_range": (2, 5)},
+    {"analyzer": "char_wb", "ngram_range": (1, 4)},
+    {"analyzer": "char_wb", "ngram_range": (3, 5), "lowercase": False},
+    {"lowercase": False},
+    {"min_df": 2},
+    {"min_df": 0.2, "max_df": 0.6},
+    {"max_df": 3},
+    {"max_features": 7},
+    {"max_features": 5, "min_df": 2, "ngram_range": (1, 2)},
+    {"stop_words": "english"},
+    {"stop_words": ["the", "und", "die", "über"], "ngram_range": (1, 2)},
+    {"use_idf": False},
+    {"smooth_idf": False},
+    {"norm": "l1"},
+    {"norm": None, "sublinear_tf": True},
+    {"binary": True, "max_features": 9},
+    {"token_pattern": r"(?u)\b\w+\b"},
+    {"token_pattern": r"(?u)\b\w{4,}\b"},
+    {"strip_accents": "unicode"},
+    {"strip_accents": "ascii", "ngram_range": (1, 2)},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_equals_scikit_learn_on_nasty_text(options):
+    if options.get("strip_accents") == "ascii":
+        compare([t for t in NASTY if "\ud800" not in t] * 2, GERMAN, **options)
+    else:
+        compare(NASTY + GERMAN + NASTY[5:9], GERMAN, **options)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_equals_scikit_learn_on_english_and_german(options, pydoc):
+    compare(pydoc.texts[::12] + GERMAN * 2, pydoc.texts[1::50], **options)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(REPERTOIRE, min_size=1, max_size=12),
+    st.lists(REPERTOIRE, max_size=4),
+    st.sampled_from(["word", "char", "char_wb"]),
+    st.integers(1, 3),
+    st.integers(0, 2),
+    st.booleans(),
+    st.sampled_from([1, 2, 0.3]),
+)
+def test_equals_scikit_learn_on_random_unicode(texts, queries, analyzer, low, more, lowercase, min_df):
+    compare(texts, queries, analyzer=analyzer, ngram_range=(low, low + more), lowercase=lowercase, min_df=min_df)
+
+
+def test_every_code_point_is_cut_like_in_python():
+    """A letter, digit or blank is what Python says it is: each code point stands between two letters."""
+    points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    texts = [" ".join(f"a{chr(c)}b" for c in points[i : i + 5000]) for i in range(0, len(points), 5000)]
+    compare(texts)
+
+
+def test_many_documents_and_threads_give_the_same_bits(pydoc):
+    texts = pydoc.texts * 2
+    results = []
+    for threads in (1, 2, 5):
+        tfidf = Tfidf(ngram_range=(1, 2), max_features=5000, threads=threads)
+        fitted = tfidf.fit_transform(texts)
+        results.append([tfidf.bytes_, tfidf.slots_, tfidf.idf_, fitted.indptr, fitted.indices, fitted.data])
+        again = tfidf.transform(texts)
+        assert np.array_equal(again.indices, fitted.indices)
+        assert np.array_equal(again.data, fitted.data)
+        one = tfidf.transform([texts[7]])
+        assert np.array_equal(one.data, fitted[7].data)
+    for other in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_a_long_document(pydoc):
+    compare([" ".join(pydoc.texts), "short one", " ".join(f"w{i}" for i in range(200_000))], ngram_range=(1, 2))
+
+
+def test_fields_share_one_space():
+    """A field of weight 3 counts like a text that stands there three times."""
+    documents = [
+        {"title": "red fox", "abstract": "a fox hunts hens"},
+        {"title": "hens", "abstract": "red hens lay eggs, brown hens too"},
+        {"abstract": "no title here"},
+    ]
+    found = Tfidf(fields={"title": 3.0, "abstract": 1.0}, sublinear_tf=True).fit_transform(documents)
+    repeated = [" ".join([d.get("title", "")] * 3 + [d["abstract"]]) for d in documents]
+    assert_close(found, TfidfVectorizer(sublinear_tf=True).fit_transform(repeated))
+    plain = Tfidf().fit(documents)
+    assert plain.fields_ == {"title": 1.0, "abstract": 1.0}
+    assert plain.transform([{"title": "fox", "unknown": "hens"}]).nnz == 1
+
+
+def test_light_fields_never_turn_negative():
+    documents = [{"a": "x y", "b": "z z"}, {"a": "y", "b": "x"}]
+    rows = Tfidf(fields={"a": 0.1, "b": 0.3}, sublinear_tf=True, token_pattern=r"(?u)\b\w+\b", norm=None)
+    assert rows.fit_transform(documents).data.min() > 0
+
+
+def test_n_grams_do_not_cross_fields():
+    names = Tfidf(ngram_range=(1, 2)).fit([{"a": "red fox", "b": "brown hen"}]).get_feature_names_out()
+    assert "fox brown" not in names
+    assert "red fox" in names
+
+
+def test_concat_joins_analysers(pydoc):
+    texts = pydoc.texts[:200]
+    word, char = Tfidf(), Tfidf(analyzer="char_wb", ngram_range=(3, 4))
+    both = Concat(parts=(word.clone(), char.clone()), weights=(1.0, 0.5))
+    joined = both.fit_transform(texts)
+    a, b = word.fit_transform(texts), char.fit_transform(texts)
+    assert joined.shape[1] == a.shape[1] + b.shape[1] == both.n_features
+    assert abs(joined[:, : a.shape[1]] - a).max() == 0
+    assert abs(joined[:, a.shape[1] :] - 0.5 * b).max() < 1e-7
+    assert abs(both.transform(texts) - joined).max() == 0
+
+
+@pytest.mark.parametrize("make", [
+    lambda: Tfidf(ngram_range=(1, 2), stop_words=("und",)),
+    lambda: Tfidf(use_idf=False, norm=None),
+    lambda: Concat(parts=(Tfidf(), Tfidf(analyzer="char_wb", ngram_range=(2, 3))), weights=(2.0, 1.0)),
+])  # fmt: skip
+def test_saves_and_opens(make, tmp_path, pydoc):
+    features = make().fit(GERMAN + pydoc.texts[:100])
+    with StoreWriter(tmp_path / "m") as writer:
+        writer.manifest("x", {}, {"features": features.save(writer)})
+    store = Store(tmp_path / "m")
+    opened = type(features).load(store, store.state["features"])
+    queries = NASTY + GERMAN
+    assert abs(opened.transform(queries) - features.transform(queries)).max() == 0
+    assert opened.to_dict() == features.to_dict()
+    if isinstance(opened, Tfidf):
+        assert not opened.bytes_.flags.owndata  # mapped, not read
+        assert not opened.slots_.flags.writeable
+
+
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"analyzer": "sentence"}, "analyzer"),
+    ({"ngram_range": (2, 1)}, "ngram_range"),
+    ({"ngram_range": (0, 1)}, "ngram_range"),
+    ({"min_df": -1}, "min_df"),
+    ({"min_df": 1.5}, "share"),
+    ({"max_features": 0}, "max_features"),
+    ({"norm": "l3"}, "norm"),
+    ({"token_pattern": r"\w+"}, "token_pattern"),
+    ({"fields": {}}, "fields"),
+    ({"fields": {"a": 0.0}}, "fields"),
+    ({"lowercase": 1}, "lowercase"),
+])  # fmt: skip
+def test_refuses_bad_parameters(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        Tfidf(**wrong)
+
+
+def test_refuses_bad_input():
+    tfidf = Tfidf()
+    with pytest.raises(ramify.NotFittedError, match="fit"):
+        tfidf.n_features  # noqa: B018
+    with pytest.raises(ramify.DataError, match="list"):
+        tfidf.fit("one text")
+    with pytest.raises(ramify.DataError, match="row 1"):
+        tfidf.fit(["a text", 3])
+    with pytest.raises(ramify.DataError, match="numbers"):
+        tfidf.fit(np.eye(3))
+    with pytest.raises(ValueError, match="no terms"):
+        tfidf.fit(["", ""])
+    with pytest.raises(ramify.DataError, match="no documents"):
+        tfidf.fit([])
+    with pytest.raises(ValueError, match="max_df"):
+        Tfidf(min_df=3, max_df=2).fit(["a b"] * 5)
+    tfidf.fit(["red fox"])
+    with pytest.raises(ramify.DataError, match="fitted on texts"):
+        tfidf.transform([{"a": "red"}])
+    assert tfidf.transform([]).shape == (0, 2)
+    assert tfidf.transform(["nothing known"]).nnz == 0

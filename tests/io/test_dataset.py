@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import ramify
+from ramify.io.labels import LabelVocabulary
+
+
+def small(texts, labels):
+    matrix, names = ramify.io.labels.encode_labels(labels)
+    return ramify.Dataset(matrix, names, texts=texts)
+
+
+def test_statistics_by_hand():
+    train = small(["red fox", "hen", "red fox", ""], [["a", "b"], ["b"], ["c"], []])
+    test = small(["hen", "new text"], [["a", "x"], ["x", "y"]])
+    s = train.stats()
+    assert (s.points, s.used_labels, s.points_without_labels, s.empty_points, s.duplicates_inside) == (4, 3, 1, 1, 1)
+    assert (s.labels_per_point_mean, s.labels_per_point_max, s.labels_with_one_point) == (1.0, 2, 2)
+    assert s.points_per_label_mean == pytest.approx(4 / 3)
+    assert s.words_or_features_mean == 5 / 4
+    t = test.stats(train)
+    assert t.unseen_label_share == 0.75
+    assert t.duplicates_with_train == 1
+    assert dict(t.rows())["points that also stand in train"] == "1"
+
+
+@pytest.mark.parametrize("make", [sparse.csr_matrix, np.asarray])
+def test_statistics_of_features(make):
+    features = make(np.array([[0, 1, 2], [0, 1, 2], [0, 0, 0]], np.float32))
+    data = ramify.Dataset(sparse.csr_matrix(np.eye(3, dtype=np.float32)), LabelVocabulary(range(3)), X=features)
+    s = data.stats(data)
+    assert (s.duplicates_inside, s.empty_points, s.duplicates_with_train, s.unseen_label_share) == (1, 1, 3, 0.0)
+
+
+def test_parts_and_subsets():
+    data = small(["a", "b", "c"], [["x"], ["y"], ["x", "y"]])
+    part = data.subset(np.array([2, 0]))
+    assert part.texts == ["c", "a"]
+    assert part.labels() == [["x", "y"], ["x"]]
+    assert data.subset(np.array([True, False, False])).texts == ["a"]
+    with pytest.raises(ramify.DataError, match="no part 'dev'"):
+        data.split("dev")
+
+
+def test_wrong_sizes_are_refused():
+    matrix, names = ramify.io.labels.encode_labels([["x"], ["y"]])
+    with pytest.raises(ramify.DataError, match="either texts or features"):
+        ramify.Dataset(matrix, names)
+    with pytest.raises(ramify.DataError, match="1 texts for 2"):
+        ramify.Dataset(matrix, names, texts=["a"])
+    with pytest.raises(ramify.DataError, match="rows of features"):
+        ramify.Dataset(matrix, names, X=np.zeros((3, 1)))
+    with pytest.raises(ramify.DataError, match="label names"):
+        ramify.Dataset(matrix, LabelVocabulary(["x"]), texts=["a", "b"])
+
+
+def test_pydoc_is_a_long_tail(pydoc):
+    stats = pydoc.stats()
+    assert stats.points > 4000
+    assert stats.labels > 4000
+    assert stats.labels_per_point_mean > 4
+    assert stats.points_per_label_median <= 2
+    train, test = pydoc.split("train"), pydoc.split("test")
+    assert len(train) + len(test) == len(pydoc)
+    assert 0.15 < len(test) / len(pydoc) < 0.25
+    assert test.stats(train).duplicates_with_train == 0
+    kinds = {str(name).partition(":")[0] for name in pydoc.label_names}
+    assert kinds == {"param", "returns", "see", "module"}
+
+
+def test_pydoc_texts_are_prose(pydoc):
+    by_id = dict(zip(pydoc.ids, zip(pydoc.texts, pydoc.labels(), strict=True), strict=True))
+    text, labels = by_id["numpy.linalg.solve"]
+    assert text.startswith("Solve a linear matrix equation")
+    assert {"param:a", "param:b", "module:numpy.linalg", "see:scipy.linalg.solve"} <= set(labels)
+    for text in pydoc.texts:
+        assert ">>>" not in text
+        assert not any(f"{title} ---" in text for title in ("Parameters", "Returns", "See Also", "Notes"))
+
+
+def test_pydoc_is_the_same_every_time(pydoc):
+    """Another process, another hash seed, other modules imported before: the same data."""
+    code = """
+import hashlib, sys
+import sklearn.experimental.enable_halving_search_cv, decimal, asyncio
+import ramify
+d = ramify.datasets.load("pydoc")
+print(hashlib.sha256(repr((d.ids, d.texts, d.labels(), d.splits["test"].tolist())).encode()).hexdigest())
+"""
+    environment = {**os.environ, "PYTHONHASHSEED": "77"}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    mine = repr((pydoc.ids, pydoc.texts, pydoc.labels(), pydoc.splits["test"].tolist()))
+    assert out.stdout.split() == [hashlib.sha256(mine.encode()).hexdigest()]
+
+
+def test_unknown_data_sets_are_named():
+    with pytest.raises(ramify.DataError, match="pydoc"):
+        ramify.datasets.load("mnist")

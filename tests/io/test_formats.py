@@ -1,0 +1,226 @@
+"""Readers of text formats: detection, every field, every kind of bad line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import ramify
+from ramify.io.formats import detect_format, iter_records, read_label_names
+
+JSONL = '{"text": "red fox", "labels": ["animal", "fox"]}\n\n{"text": "", "labels": ["hen", "hen"], "id": 7}\n'
+TSV = "text\tlabels\tid\nred \"fox\"\tanimal;fox\t\nhen house\then\tb\n"
+CSV = 'text,labels\n"red, fox\nand more",animal;fox\nhen,"[""hen""]"\n'
+ANNIF = "red fox\t<http://x/animal> <http://x/fox>\nhen\t<http://x/hen>\n"
+
+
+@pytest.mark.parametrize(("name", "text", "kind"), [
+    ("a.jsonl", JSONL, "jsonl"), ("a.txt", JSONL, "jsonl"), ("a.tsv", TSV, "tsv"), ("b", TSV, "tsv"),
+    ("a.csv", CSV, "csv"), ("b", CSV, "csv"), ("a.tsv", ANNIF, "annif"), ("a.txt", "1 2 3\n0 1:1\n", "xmc"),
+    ("a.svm", "2 2 3\n 1:1\n 0:1\n", "xmc"),
+])  # fmt: skip
+@pytest.mark.parametrize("wrap", ["", ".gz", ".xz"])
+def test_formats_are_found(tmp_path, name, text, kind, wrap):
+    path = tmp_path / (name + wrap)
+    path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[wrap](text.encode()))
+    assert detect_format(path) == kind
+    assert len(ramify.read(path)) == (1 if text.startswith("1 2 3") else 2)
+
+
+def test_jsonl(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(JSONL)
+    data = ramify.read(path)
+    assert data.texts == ["red fox", ""]  # an empty text is a point without words
+    assert list(data.label_names) == ["animal", "fox", "hen"]
+    assert data.labels() == [["animal", "fox"], ["hen"]]  # a label named twice is one label
+    assert data.ids == ["0", "7"]
+
+
+def test_text_fields_and_weights(tmp_path):
+    path = tmp_path / "a.jsonl"
+    rows = [
+        {"title": "t", "abstract": "a", "labels": [3, 1], "weights": [0.5, 2], "id": "x"},
+        {"title": "u", "labels": [2], "id": "y"},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    data = ramify.read(path)
+    assert data.texts == [{"title": "t", "abstract": "a"}, {"title": "u", "abstract": ""}]
+    assert list(data.label_names) == [1, 2, 3]
+    assert data.relevance.toarray().tolist() == [[2, 0, 0.5], [0, 1, 0]]
+    assert ramify.read(path, fields=["title"]).texts == ["t", "u"]
+    out = tmp_path / "b.jsonl.gz"
+    ramify.write(data, out)
+    again = ramify.read(out)
+    assert again.texts == data.texts
+    assert again.labels() == data.labels()
+    assert (again.relevance != data.relevance).nnz == 0
+    assert again.ids == data.ids
+
+
+def test_tsv_csv_annif(tmp_path):
+    (tmp_path / "a.tsv").write_text(TSV)
+    data = ramify.read(tmp_path / "a.tsv")
+    assert data.texts == ['red "fox"', "hen house"]
+    assert data.labels() == [["animal", "fox"], ["hen"]]
+    (tmp_path / "a.csv").write_text(CSV)
+    data = ramify.read(tmp_path / "a.csv")
+    assert data.texts == ["red, fox\nand more", "hen"]
+    assert data.labels() == [["animal", "fox"], ["hen"]]
+    (tmp_path / "b.tsv").write_text(ANNIF)
+    assert ramify.read(tmp_path / "b.tsv").labels() == [["http://x/animal", "http://x/fox"], ["http://x/hen"]]
+    (tmp_path / "c.csv").write_text("title,body,labels,weights\na,b,x|y,1|2\n")
+    data = ramify.read(tmp_path / "c.csv", label_sep="|")
+    assert data.texts == [{"title": "a", "body": "b"}]
+    assert data.relevance.data.tolist() == [1, 2]
+
+
+def test_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    table = pa.table({"text": ["red fox", "hen", None], "labels": [["a", "b"], ["c"], ["d"]]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert detect_format(tmp_path / "a.parquet") == "parquet"
+    with pytest.raises(ramify.DataError, match=r"a.parquet:3: no field"):
+        ramify.read(tmp_path / "a.parquet")
+    data = ramify.read(tmp_path / "a.parquet", skip_bad=True)
+    assert data.labels() == [["a", "b"], ["c"]]
+    (tmp_path / "b.parquet").write_bytes(b"PAR1 and then nothing")
+    with pytest.raises(ramify.DataError, match="Parquet"):
+        ramify.read(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize(("line", "reason"), [
+    ("{not json", "not valid JSON"),
+    ("[1, 2]", "expected a JSON object"),
+    ('{"labels": ["a"]}', "no field 'text'"),
+    ('{"text": 5, "labels": []}', "'text' must be a string"),
+    ('{"text": "x", "labels": "a"}', "'labels' must be a list"),
+    ('{"text": "x", "labels": [1.5]}', "neither a string nor a whole number"),
+    ('{"text": "x", "labels": [true]}', "neither a string nor a whole number"),
+    ('{"text": "x", "labels": [null]}', "neither a string nor a whole number"),
+    ('{"text": "x", "labels": [""]}', "a label is empty"),
+    ('{"text": "x", "labels": ["a"], "weights": [1, 2]}', "2 weights for 1 labels"),
+    ('{"text": "x", "labels": ["a"], "weights": [NaN]}', "NaN"),
+    ('{"text": "x", "labels": ["a"], "weights": [-1]}', "not a finite number"),
+    ('{"text": "x", "labels": ["a"], "id": [1]}', "'id'"),
+    ("[" * 100_000, "not valid JSON"),
+])  # fmt: skip
+def test_bad_json_lines(tmp_path, line, reason):
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"text": "fine", "labels": ["a"]}}\n{line}\n{{"text": "too", "labels": []}}\n')
+    with pytest.raises(ramify.DataError) as error:
+        ramify.read(path)
+    assert str(error.value).startswith(f"{path}:2: ")
+    assert reason in str(error.value)
+    data = ramify.read(path, skip_bad=True)
+    assert len(data) == 2
+    assert (data.n_skipped, data.skipped[0].line) == (1, 2)
+
+
+@pytest.mark.parametrize(("name", "text", "line", "reason"), [
+    ("a.tsv", "text\tlabels\nx\ta\ny\n", 3, "1 cells, the header has 2"),
+    ("a.tsv", "body\tlabels\tbody\nx\ta\tb\n", 1, "occurs twice"),
+    ("a.csv", 'text,labels\n"x"y,a\n', 2, "not valid CSV"),
+    ("a.csv", "text,labels,weights\nx,a,heavy\n", 2, "not a number"),
+    ("a.csv", "text,labels\nx,[1\n", 2, "not a valid JSON list"),
+    ("a.tsv", "x\t<http://a>\ny <http://b>\n", 2, "no tab"),
+    ("a.tsv", "x\t<http://a>\ny\thttp://b\n", 2, "angle brackets"),
+])  # fmt: skip
+def test_bad_rows(tmp_path, name, text, line, reason):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ramify.DataError) as error:
+        ramify.read(path)
+    assert str(error.value).startswith(f"{path}:{line}: ")
+    assert reason in str(error.value)
+
+
+def test_encodings(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes('{"text": "fine", "labels": [1]}\n{"text": "größer", "labels": [1]}\n'.encode("latin-1"))
+    with pytest.raises(ramify.DataError, match=r"a.jsonl:2: not utf-8: byte 0xf6 in column 13"):
+        ramify.read(path)
+    assert ramify.read(path, encoding="latin-1").texts[1] == "größer"
+    assert len(ramify.read(path, skip_bad=True)) == 1
+    with pytest.raises(ramify.DataError, match="unknown encoding 'klingon'"):
+        ramify.read(path, encoding="klingon")
+    path.write_bytes("\ufeff".encode() + b'{"text": "marked", "labels": [1]}\n')
+    assert ramify.read(path).texts == ["marked"]
+    path.write_bytes('{"text": "wide", "labels": [1]}\n'.encode("utf-16"))
+    with pytest.raises(ramify.DataError, match="UTF-16"):
+        ramify.read(path, format="jsonl")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(ramify.DataError, match="no such file"):
+        ramify.read(tmp_path / "none.jsonl")
+    with pytest.raises(ramify.DataError, match="directory"):
+        ramify.read(tmp_path)
+    (tmp_path / "empty").write_text("")
+    with pytest.raises(ramify.DataError, match="empty"):
+        ramify.read(tmp_path / "empty")
+    (tmp_path / "poem").write_text("roses are red\nviolets are blue\n")
+    with pytest.raises(ramify.DataError, match="unknown format"):
+        ramify.read(tmp_path / "poem")
+    (tmp_path / "array.json").write_text('[{"text": "x"}]')
+    with pytest.raises(ramify.DataError, match="one object a line"):
+        ramify.read(tmp_path / "array.json")
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(JSONL.encode() * 500)[:-20])
+    with pytest.raises(ramify.DataError, match="cut off"):
+        ramify.read(tmp_path / "cut.jsonl.gz", format="jsonl")
+
+
+def test_records_stream(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(JSONL + "{broken\n")
+    records = iter_records(path)
+    assert next(records).labels == ["animal", "fox"]  # the broken line is not reached yet
+    assert next(records).id == "7"
+    with pytest.raises(ramify.DataError, match=":4: "):
+        next(records)
+
+
+def test_label_names(tmp_path):
+    (tmp_path / "labels.txt").write_text("entity\nfox\nfox\n")
+    names = read_label_names(tmp_path / "labels.txt")
+    assert names == ["entity", "fox", "fox (2)"]
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "x", "labels": [2, 0]}\n')
+    assert ramify.read(path, label_names=names).labels() == [["entity", "fox (2)"]]
+    path.write_text('{"text": "x", "labels": [3]}\n')
+    with pytest.raises(ramify.DataError, match=r":1: label 3"):
+        ramify.read(path, label_names=names)
+
+
+def test_npz(tmp_path):
+    features = sparse.random(6, 9, 0.4, format="csr", random_state=0, dtype=np.float32)
+    labels = sparse.csr_matrix(np.eye(6, 4, dtype=np.float32))
+    sparse.save_npz(tmp_path / "X.trn.npz", features)
+    sparse.save_npz(tmp_path / "Y.trn.npz", labels)
+    data = ramify.read(tmp_path / "Y.trn.npz")
+    assert (data.X != features).nnz == 0
+    assert (data.Y != labels).nnz == 0
+    named = ramify.Dataset(data.Y, ramify.read(tmp_path / "X.trn.npz", label_names=list("abcd")).label_names, X=data.X)
+    ramify.write(named, tmp_path / "both.npz")
+    assert list(ramify.read(tmp_path / "both.npz").label_names) == list("abcd")
+    dense = ramify.Dataset(data.Y, data.label_names, X=features.toarray())
+    ramify.write(dense, tmp_path / "dense.npz")
+    assert np.array_equal(ramify.read(tmp_path / "dense.npz").X, features.toarray())
+    np.savez(tmp_path / "other.npz", a=np.ones(3))
+    with pytest.raises(ramify.DataError, match="no X and Y"):
+        ramify.read(tmp_path / "other.npz")
+    np.savez(tmp_path / "evil.npz", X_data=np.array([object()], dtype=object))
+    with pytest.raises(ramify.DataError, match=r"not a readable \.npz"):
+        ramify.read(tmp_path / "evil.npz")
+    wrong = {f"{m}_{p}": getattr(features, p) for m in "XY" for p in ("data", "indices", "indptr", "shape")}
+    wrong["X_indices"] = wrong["X_indices"] + 5
+    np.savez(tmp_path / "wrong.npz", **wrong)
+    with pytest.raises(ramify.DataError, match="X|sparse matrix"):
+        ramify.read(tmp_path / "wrong.npz")

@@ -1,0 +1,297 @@
+"""Model directories: whole or not there, and every kind of damage is refused in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ramify
+from ramify.features import Tfidf
+from ramify.io.store import MANIFEST, Store, StoreWriter
+
+ARRAY = np.arange(12, dtype=np.int32).reshape(3, 4)
+
+
+def write_store(path, array=ARRAY, state=None):
+    with StoreWriter(path) as writer:
+        writer.array("a", array)
+        writer.manifest("x", {"p": 1}, state or {})
+
+
+def edit_manifest(path, change):
+    manifest = json.loads((path / MANIFEST).read_text())
+    change(manifest)
+    (path / MANIFEST).write_text(json.dumps(manifest))
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "deep" / "model"
+    write_store(path, state={"s": [1, "ä"]})
+    store = Store(path, verify=True)
+    assert (store.kind, store.params, store.state) == ("x", {"p": 1}, {"s": [1, "ä"]})
+    array = store.array("a", np.int32, shape=(3, 4), bounds=(0, 12))
+    assert np.array_equal(array, ARRAY)
+    assert not array.flags.writeable
+    assert [p.name for p in path.parent.iterdir()] == ["model"]  # nothing left beside it
+
+
+def test_empty_arrays(tmp_path):
+    write_store(tmp_path / "m", np.empty((0, 3), np.float32))
+    assert Store(tmp_path / "m").array("a", np.float32, ndim=2).shape == (0, 3)
+
+
+def test_what_is_asked_for_is_checked(tmp_path):
+    write_store(tmp_path / "m")
+    store = Store(tmp_path / "m")
+    for options, message in [
+        ({"dtype": np.int64}, "int32, expected int64"),
+        ({"dtype": np.int32, "ndim": 1}, "shape"),
+        ({"dtype": np.int32, "shape": (3, 5)}, "shape"),
+        ({"dtype": np.int32, "bounds": (0, 11)}, "outside 0 to 10"),
+        ({"dtype": np.int32, "bounds": (1, 12)}, "outside 1"),
+    ]:
+        with pytest.raises(ramify.ModelFormatError, match=message):
+            store.array("a", **options)
+    with pytest.raises(ramify.ModelFormatError, match="no array 'b'"):
+        store.array("b", np.int32)
+
+
+def test_a_failed_save_leaves_the_old_model(tmp_path):
+    path = tmp_path / "m"
+    write_store(path)
+    with pytest.raises(RuntimeError), StoreWriter(path) as writer:
+        writer.array("other", np.zeros(3))
+        raise RuntimeError
+    with pytest.raises(ValueError, match="manifest"), StoreWriter(path):
+        pass
+    assert Store(path, verify=True).has_array("a")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    write_store(path, np.ones(2))
+    assert Store(path).array("a", np.float64).tolist() == [1, 1]
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_killed_save_leaves_the_old_model(tmp_path):
+    """A process that saves over and over is killed; whenever that happens, one whole model is there."""
+    code = f"""
+import sys; import numpy as np
+from ramify.io.store import StoreWriter
+i = 0
+while True:
+    i += 1
+    with StoreWriter({str(tmp_path / "m")!r}) as writer:
+        writer.array("a", np.full(200_000, i))
+        writer.array("b", np.full(10, i))
+        writer.manifest("x", {{}}, {{"i": i}})
+    if i == 1: print("ready", flush=True)
+"""
+    rng = random.Random(0)
+    for _ in range(8):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(rng.random() * 0.1)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        store = Store(tmp_path / "m", verify=True)
+        i = store.state["i"]
+        assert set(store.array("a", np.int64).tolist()) == {i}
+        assert set(store.array("b", np.int64).tolist()) == {i}
+
+
+def test_only_models_are_overwritten(tmp_path):
+    place = tmp_path / "photos"
+    place.mkdir()
+    (place / "cat.jpg").write_text("meow")
+    with pytest.raises(ramify.ModelFormatError, match="not a model"):
+        StoreWriter(place)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ramify.ModelFormatError, match="not a directory"):
+        StoreWriter(tmp_path / "file")
+    assert (place / "cat.jpg").read_text() == "meow"
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda m: m.update(format="other"), "not written by Ramify"),
+    (lambda m: m.update(format_version=99), "update it"),
+    (lambda m: m.update(format_version="1"), "format version"),
+    (lambda m: m.pop("kind"), "'kind'"),
+    (lambda m: m.update(params=[]), "'params'"),
+    (lambda m: m["files"].update({"../a.npy": m["files"]["a.npy"]}), "plain file name"),
+    (lambda m: m["files"].update({"/etc/passwd": m["files"]["a.npy"]}), "plain file name"),
+    (lambda m: m["files"].update({"sub/a.npy": m["files"]["a.npy"]}), "plain file name"),
+    (lambda m: m["files"].update({"b.npy": m["files"]["a.npy"]}), "missing"),
+    (lambda m: m["files"]["a.npy"].update(size=5), "bytes"),
+    (lambda m: m["files"].update({"a.npy": None}), "says nothing"),
+])  # fmt: skip
+def test_foreign_manifests_are_refused(tmp_path, change, message):
+    write_store(tmp_path / "m")
+    edit_manifest(tmp_path / "m", change)
+    with pytest.raises(ramify.ModelFormatError, match=message):
+        Store(tmp_path / "m")
+
+
+def test_links_are_not_followed(tmp_path):
+    write_store(tmp_path / "m")
+    (tmp_path / "m" / "a.npy").rename(tmp_path / "elsewhere.npy")
+    (tmp_path / "m" / "a.npy").symlink_to(tmp_path / "elsewhere.npy")
+    with pytest.raises(ramify.ModelFormatError, match="links are not followed"):
+        Store(tmp_path / "m")
+
+
+def test_places_without_a_model(tmp_path):
+    with pytest.raises(ramify.ModelFormatError, match="no such directory"):
+        ramify.load(tmp_path / "none")
+    with pytest.raises(ramify.ModelFormatError, match=r"no manifest\.json"):
+        ramify.load(tmp_path)
+    write_store(tmp_path / "m")
+    with pytest.raises(ramify.ModelFormatError, match="unknown kind 'x'"):
+        ramify.load(tmp_path / "m")
+
+
+def test_verify_finds_what_a_size_does_not(tmp_path):
+    write_store(tmp_path / "m")
+    file = tmp_path / "m" / "a.npy"
+    damaged = bytearray(file.read_bytes())
+    damaged[-1] ^= 1
+    file.write_bytes(damaged)
+    Store(tmp_path / "m").array("a", np.int32)
+    with pytest.raises(ramify.ModelFormatError, match="does not fit its hash"):
+        Store(tmp_path / "m", verify=True)
+
+
+def test_pickles_are_never_opened(tmp_path):
+    write_store(tmp_path / "m")
+    np.save(tmp_path / "evil.npy", np.array([os.system], dtype=object), allow_pickle=True)
+    shutil.copy(tmp_path / "evil.npy", tmp_path / "m" / "a.npy")
+    edit_manifest(tmp_path / "m", lambda m: m["files"]["a.npy"].update(size=(tmp_path / "evil.npy").stat().st_size, dtype="|O"))
+    with pytest.raises(ramify.ModelFormatError, match="damaged"):
+        Store(tmp_path / "m").array("a", object)
+    with pytest.raises(ValueError, match="object"), StoreWriter(tmp_path / "n") as writer:
+        writer.array("a", np.array([{}], dtype=object))
+
+
+# ---- fuzzing ----
+
+
+def popular_model(path):
+    texts, labels = ["red fox", "brown hen", "red hen"] * 5, [["fox", "red"], ["hen"], ["hen", "red"]] * 5
+    ramify.Popular().fit(texts, labels).save(path)
+
+    def use(place):
+        model = ramify.load(place)
+        model.predict_topk(["red"], k=5).labels()
+        model.predict(["red"])
+
+    return use
+
+
+def tfidf_store(path):
+    texts = ["red fox in the woods", "brown hen", "Donaudampfschifffahrtsgesellschaft größer", "a longer text with red hens"]
+    tfidf = Tfidf(ngram_range=(1, 2)).fit(texts)
+    with StoreWriter(path) as writer:
+        writer.manifest("x", {}, {"tfidf": tfidf.save(writer)})
+
+    def use(place):
+        store = Store(place)
+        opened = Tfidf.load(store, store.state["tfidf"])
+        opened.transform([*texts, "unknown words here"])
+
+    return use
+
+
+def damage(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
+    """One of the ways in which files break."""
+    kind = rng.randrange(6)
+    at = rng.randrange(len(data)) if data else 0
+    if kind == 0:  # a flipped bit
+        return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+    if kind == 1:  # a few other bytes
+        wrong = bytes(rng.choice([0, 1, 127, 128, 255, rng.randrange(256)]) for _ in range(rng.randrange(1, 9)))
+        return data[:at] + wrong + data[at + len(wrong) :]
+    if kind == 2:  # cut off
+        return data[:at]
+    if kind == 3:  # two pieces swapped
+        other = rng.randrange(len(data))
+        a, b = min(at, other), max(at, other)
+        return data[b:] + data[a:b] + data[:a]
+    if kind == 4:  # something in between
+        return data[:at] + bytes(rng.randrange(256) for _ in range(rng.randrange(1, 20))) + data[at:]
+    return rng.choice(others)  # another file in its place
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("make", [popular_model, tfidf_store], ids=["model", "tfidf"])
+@pytest.mark.parametrize("keep_sizes", [False, True], ids=["raw", "sizes-mended"])
+def test_damage_is_refused_or_harmless(tmp_path, make, keep_sizes):
+    """Thousands of damaged copies: each load works or raises ModelFormatError; nothing crashes, hangs or grows.
+
+    With mended sizes the manifest agrees with the damaged files, so that the checks behind it are reached.
+    """
+    use = make(tmp_path / "m")
+    use(tmp_path / "m")
+    whole = {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()}
+    rng = random.Random(1)
+    n_refused = 0
+    for i in range(1500):
+        name = rng.choice(sorted(whole))
+        damaged = damage(whole[name], rng, list(whole.values()))
+        place = tmp_path / "m"
+        (place / name).write_bytes(damaged)
+        if keep_sizes and name != MANIFEST:
+            manifest = json.loads(whole[MANIFEST])
+            manifest["files"][name]["size"] = len(damaged)
+            (place / MANIFEST).write_text(json.dumps(manifest))
+        try:
+            use(place)
+        except ramify.ModelFormatError:
+            n_refused += 1
+        except ramify.DataError as error:  # a changed kind of input: the model works, and refuses these texts in words
+            assert "trained on" in str(error) or "fitted on" in str(error), (i, name)
+        (place / name).write_bytes(whole[name])
+        (place / MANIFEST).write_bytes(whole[MANIFEST])
+    assert n_refused > 300
+    use(tmp_path / "m")
+
+
+def test_models_of_earlier_versions_open(tmp_path):
+    """A directory written by hand to the letter of format version 1."""
+    path = tmp_path / "old"
+    path.mkdir()
+    arrays = {
+        "labels_text": np.frombuffer("foxhen".encode(), np.uint8),
+        "labels_offsets": np.array([0, 3, 6], np.int64),
+        "label_counts": np.array([1, 2], np.int64),
+        "order": np.array([1, 0], np.int32),
+        "shares": np.array([1.0, 0.5], np.float32),
+    }
+    files = {}
+    for name, array in arrays.items():
+        np.save(path / f"{name}.npy", array)
+        size = (path / f"{name}.npy").stat().st_size
+        files[f"{name}.npy"] = {"size": size, "sha256": "", "dtype": array.dtype.str, "shape": list(array.shape)}
+    state = {"labels": {"kind": "text", "n": 2}, "input_kind": "text", "n_features_in": None, "n_points": 2, "model": {}}
+    params = {"seed": 0, "threads": None, "verbose": 1, "threshold": 0.5}
+    manifest = {"format": "ramify-model", "format_version": 1, "library_version": "0.1.0", "kind": "popular"}
+    (path / MANIFEST).write_text(json.dumps({**manifest, "params": params, "state": state, "files": files}))
+    assert ramify.load(path).predict_topk(["x"], k=2).labels() == [[("hen", 1.0), ("fox", 0.5)]]
+
+
+def test_saved_files_can_be_read_by_others(tmp_path):
+    write_store(tmp_path / "m")
+    assert Path(tmp_path / "m").stat().st_mode & 0o055 == 0o055 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,200 @@
+"""The native reader of XMC text against a Python loop, and its answer to every kind of bad line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import ramify
+from ramify.io import xmc
+from ramify.io.files import BadLines
+
+pytestmark = pytest.mark.native
+
+
+def read(path, skip=False, threads=None):
+    bad = BadLines(path, skip)
+    features, labels = xmc.read_xmc(path, bad, threads)
+    return features, labels, bad
+
+
+def assert_same(found, expected):
+    expected = sparse.csr_matrix(expected)
+    expected.eliminate_zeros()
+    assert found.shape == expected.shape
+    assert found.has_canonical_format
+    assert np.array_equal(found.indptr, expected.indptr)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.allclose(found.data, expected.data, rtol=1e-6, atol=0)
+
+
+def random_text(rng, n, d, n_labels):
+    lines = [f"{n} {d} {n_labels}"]
+    for _ in range(n):
+        labels = rng.choice(n_labels, rng.integers(0, 5), replace=False)
+        features = rng.choice(d, rng.integers(0, 30), replace=False)
+        values = rng.choice([1.0, -2.5, 0.125, 1e-7, 3.4e5, rng.random(), rng.normal()], len(features))
+        pairs = " ".join(f"{f}:{v:.7g}" for f, v in zip(features, values, strict=True))
+        lines.append(f"{','.join(map(str, labels))} {pairs}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("chunk", [64, 1000, 1 << 20])
+def test_equals_the_python_loop(tmp_path, monkeypatch, threads, chunk):
+    monkeypatch.setattr(xmc, "CHUNK", chunk)
+    text = random_text(np.random.default_rng(chunk), 300, 1000, 50)
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    features, labels, _ = read(path, threads=threads)
+    expected = reference.read_xmc(text)
+    assert_same(features, expected[0])
+    assert_same(labels, expected[1])
+
+
+def test_many_blocks_keep_their_order(tmp_path):
+    """More than one block a chunk and more than one chunk, with one thread and with many."""
+    rng = np.random.default_rng(3)
+    text = random_text(rng, 48_000, 100_000, 3000)
+    assert len(text) > 2 * xmc.CHUNK
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    one, many = read(path, threads=1), read(path, threads=4)
+    for a, b in zip(one[:2], many[:2], strict=True):
+        for part in ("indptr", "indices", "data"):
+            assert np.array_equal(getattr(a, part), getattr(b, part))
+    rows = text.splitlines()
+    some = [0, 1, 19_999, 39_999]
+    expected = reference.read_xmc("\n".join([f"{len(some)} 100000 3000", *(rows[i + 1] for i in some)]))
+    assert_same(one[0][some], expected[0])
+    assert_same(one[1][some], expected[1])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.sampled_from(["{!r}", "{:.3f}", "{:e}", "{:.17g}", "+{!r}"]))
+def test_numbers_are_read_as_python_reads_them(tmp_path_factory, value, form):
+    written = form.format(value).replace("+-", "-")
+    path = tmp_path_factory.mktemp("n") / "a.txt"
+    path.write_text(f"1 3 2\n1 2:{written} 0:1\n")
+    features, _, _ = read(path, threads=1)
+    assert features[0, 2] == np.float32(float(written))
+
+
+@pytest.mark.parametrize("write", [
+    lambda p, t: p.write_text(t),
+    lambda p, t: p.write_bytes(gzip.compress(t.encode())),
+    lambda p, t: p.write_bytes(lzma.compress(t.encode())),
+    lambda p, t: p.write_bytes(b"\xef\xbb\xbf" + t.replace("\n", "\r\n").encode()),
+    lambda p, t: p.write_text(t + "\n\n"),
+    lambda p, t: p.write_text(t.rstrip("\n")),
+])  # fmt: skip
+def test_every_wrapping(tmp_path, write):
+    text = "3 5 4\n0,3 1:0.5 4:2\n 0:1\n2 \n"
+    path = tmp_path / "a.txt"
+    write(path, text)
+    features, labels, _ = read(path)
+    expected = reference.read_xmc(text)
+    assert_same(features, expected[0])
+    assert_same(labels, expected[1])
+    assert len(ramify.read(path)) == 3
+
+
+def test_defined_answers(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("4 6 5\n3,1,3 5:1 2:2 5:0.5\n0:1\n\n4\t1:0\t2:3\n")
+    features, labels, _ = read(path)
+    expected = np.array([[0, 0, 2, 0, 0, 1.5], [1, 0, 0, 0, 0, 0], [0] * 6, [0, 0, 3, 0, 0, 0]])
+    assert np.array_equal(features.toarray(), expected)  # sorted, repeats added up, zero left out
+    assert [row.indices.tolist() for row in labels] == [[1, 3], [], [], [4]]  # a label named twice is one label
+    assert features.has_canonical_format
+    assert features.nnz == 4
+
+
+@pytest.mark.parametrize(("line", "reason"), [
+    ("5 0:1", "label 5 is beyond the 5"),
+    ("-1 0:1", "label '-1'"),
+    ("x 0:1", "label 'x'"),
+    ("1,,2 0:1", "label"),
+    ("1 6:1", "feature 6 is beyond the 6"),
+    ("1 2:nan", "not finite"),
+    ("1 2:inf", "not finite"),
+    ("1 2:1e39", "not finite"),
+    ("1 2:1e999", "out of range"),
+    ("1 2:", "not a number"),
+    ("1 2:1x", "not a number"),
+    ("1 2:1:3", "not a number"),
+    ("1 2", "expected feature:value"),
+    ("1 :3", "feature"),
+    ("1 99999999999999999999:1", "feature"),
+    ("1 1.5:2", "expected feature:value"),
+])  # fmt: skip
+def test_bad_lines_are_named_or_counted(tmp_path, line, reason):
+    path = tmp_path / "a.txt"
+    path.write_text(f"4 6 5\n1 0:1\n2 1:1\n{line}\n3 2:1\n")
+    with pytest.raises(ramify.DataError, match=reason) as error:
+        read(path)
+    assert f"{path}:4: " in str(error.value)
+    features, labels, bad = read(path, skip=True)
+    assert (bad.n_skipped, bad.skipped[0].line) == (1, 4)
+    assert reason in bad.skipped[0].reason
+    assert labels.indices.tolist() == [1, 2, 3]
+    assert features.shape == (3, 6)
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("3 6 5\n1 0:1\n", "header says 3 points, the file has 1"),
+    ("1 6 5\n1 0:1\n1 0:1\n", "header says 1 points, the file has 2"),
+    ("6 5\n1 0:1\n", "expected a header"),
+    ("nothing here\n", "expected a header"),
+    ("", "expected a header"),
+    ("1 3000000000 5\n1 0:1\n", "more than"),
+])  # fmt: skip
+def test_headers_that_lie(tmp_path, text, reason):
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    with pytest.raises(ramify.DataError, match=reason):
+        read(path)
+
+
+def test_a_cut_compressed_file_is_named(tmp_path):
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(random_text(np.random.default_rng(0), 500, 90, 9).encode())[:-40])
+    with pytest.raises(ramify.DataError, match="cut off"):
+        read(path)
+
+
+def test_pairs_of_files(tmp_path):
+    (tmp_path / "trn_X_Xf.txt").write_text("3 5\n0:1 2:2\n1:nan\n4:1\n")
+    (tmp_path / "trn_X_Y.txt").write_text("3 4\n1:1 0:1\n2:1\n3:7\n")
+    with pytest.raises(ramify.DataError, match=r"trn_X_Xf.txt:3: "):
+        ramify.read(tmp_path / "trn_X_Y.txt")
+    data = ramify.read(tmp_path / "trn_X_Y.txt", skip_bad=True)
+    assert data.n_skipped == 1
+    assert np.array_equal(data.X.toarray(), [[1, 0, 2, 0, 0], [0, 0, 0, 0, 1]])
+    assert np.array_equal(data.Y.toarray(), [[1, 1, 0, 0], [0, 0, 0, 1]])  # a label's value says nothing
+    (tmp_path / "trn_X_Xf.txt").write_text("2 5\n0:1 2:2\n4:1\n")
+    with pytest.raises(ramify.DataError, match="has 2 points"):
+        ramify.read(tmp_path / "trn_X_Xf.txt")
+    (tmp_path / "trn_X_Y.txt").unlink()
+    with pytest.raises(ramify.DataError, match="not beside it"):
+        ramify.read(tmp_path / "trn_X_Xf.txt")
+
+
+def test_writes_what_it_reads(tmp_path):
+    text = random_text(np.random.default_rng(1), 50, 80, 12)
+    (tmp_path / "a.txt").write_text(text)
+    data = ramify.read(tmp_path / "a.txt")
+    for name in ("b.txt", "b.txt.gz", "b.txt.xz", "b.npz"):
+        ramify.write(data, tmp_path / name)
+        again = ramify.read(tmp_path / name)
+        assert np.array_equal(again.X.data, data.X.data)
+        assert np.array_equal(again.X.indices, data.X.indices)
+        assert np.array_equal(again.Y.indices, data.Y.indices)
+        assert again.X.shape == data.X.shape

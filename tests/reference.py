@@ -1,0 +1,84 @@
+"""Slow twins of the native kernels: plain Python and NumPy, written to be read."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import sparse
+
+
+def topk(scores, k):
+    """Ids and scores (n, k) of the best stored entries of each row; ties by id; -1 and -inf where there is none."""
+    scores = sparse.csr_matrix(scores)
+    ids = np.full((scores.shape[0], k), -1, np.int32)
+    best = np.full((scores.shape[0], k), -np.inf, np.float32)
+    for row in range(scores.shape[0]):
+        a, b = scores.indptr[row], scores.indptr[row + 1]
+        order = sorted(range(a, b), key=lambda i: (-scores.data[i], scores.indices[i]))[:k]
+        ids[row, : len(order)] = scores.indices[order]
+        best[row, : len(order)] = scores.data[order]
+    return ids, best
+
+
+def hits(ids, truth):
+    """Return 1 where ids (n, k) are in the row of the truth (n × L)."""
+    out = np.zeros(ids.shape, np.uint8)
+    for row in range(len(ids)):
+        true = set(truth.indices[truth.indptr[row] : truth.indptr[row + 1]].tolist())
+        out[row] = [i in true for i in ids[row].tolist()]
+    return out
+
+
+def metrics(ids, truth, ks, weights):
+    """All ranking metrics in percent, from their definitions; {name: {k: value}}."""
+    n, n_labels = truth.shape
+    rows = [r for r in range(n) if truth.indptr[r + 1] > truth.indptr[r]]
+    result = {name: {} for name in ("P", "nDCG", "R", "PSP", "PSnDCG", "coverage")}
+    for k in ks:
+        p = r_ = ndcg = psp = psp_best = psn = psn_best = 0.0
+        hit_labels, true_labels = set(), set()
+        for row in rows:
+            true = set(truth.indices[truth.indptr[row] : truth.indptr[row + 1]].tolist())
+            true_labels |= true
+            found, gains, weighted, weighted_gains = set(), 0.0, 0.0, 0.0
+            for rank, label in enumerate(ids[row, :k].tolist(), 1):
+                if label in true and label not in found:
+                    found.add(label)
+                    gains += 1 / math.log2(rank + 1)
+                    weighted += weights[label]
+                    weighted_gains += weights[label] / math.log2(rank + 1)
+            hit_labels |= found
+            ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(k, len(true)) + 1))
+            best = sorted((weights[label] for label in true), reverse=True)[:k]
+            p += len(found) / k
+            r_ += len(found) / len(true)
+            ndcg += gains / ideal
+            psp += weighted
+            psp_best += sum(best)
+            psn += weighted_gains / ideal
+            psn_best += sum(w / math.log2(rank + 1) for rank, w in enumerate(best, 1)) / ideal
+        m = max(1, len(rows))
+        result["P"][k], result["R"][k], result["nDCG"][k] = 100 * p / m, 100 * r_ / m, 100 * ndcg / m
+        result["PSP"][k] = 100 * psp / psp_best if psp_best else 0.0
+        result["PSnDCG"][k] = 100 * psn / psn_best if psn_best else 0.0
+        result["coverage"][k] = 100 * len(hit_labels) / max(1, len(true_labels))
+    return result
+
+
+def read_xmc(text):
+    """Features and labels of an XMC text by a Python loop over its lines; the file must be right."""
+    lines = text.splitlines()
+    n, d, n_labels = (int(x) for x in lines[0].split())
+    features, labels = sparse.lil_matrix((n, d), dtype=np.float32), sparse.lil_matrix((n, n_labels), dtype=np.float32)
+    for row, line in enumerate(lines[1:]):
+        names, _, pairs = line.partition(" ")
+        if ":" in names:
+            names, pairs = "", line
+        for name in names.split(","):
+            if name:
+                labels[row, int(name)] = 1
+        for pair in pairs.split():
+            f, _, v = pair.partition(":")
+            features[row, int(f)] += np.float32(float(v))
+    return features.tocsr(), labels.tocsr()
