@@ -32,7 +32,7 @@ def hits(ids, truth):
 
 def metrics(ids, truth, ks, weights):
     """All ranking metrics in percent, from their definitions; {name: {k: value}}."""
-    n, n_labels = truth.shape
+    n = truth.shape[0]
     rows = [r for r in range(n) if truth.indptr[r + 1] > truth.indptr[r]]
     result = {name: {} for name in ("P", "nDCG", "R", "PSP", "PSnDCG", "coverage")}
     for k in ks:

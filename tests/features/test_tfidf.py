@@ -69,7 +69,9 @@ def compare(texts, queries=(), **options):
         assert ours.get_feature_names_out().tolist() == terms.tolist()
         assert_close(found, expected)
         assert_close(ours.transform(texts), expected)
-        assert_close(Tfidf(threads=threads, **options).fit(texts).transform(queries or texts), theirs.transform(queries or texts))
+        assert_close(
+            Tfidf(threads=threads, **options).fit(texts).transform(queries or texts), theirs.transform(queries or texts)
+        )
 
 
 def assert_close(found, expected):

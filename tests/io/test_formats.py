@@ -14,7 +14,7 @@ import ramify
 from ramify.io.formats import detect_format, iter_records, read_label_names
 
 JSONL = '{"text": "red fox", "labels": ["animal", "fox"]}\n\n{"text": "", "labels": ["hen", "hen"], "id": 7}\n'
-TSV = "text\tlabels\tid\nred \"fox\"\tanimal;fox\t\nhen house\then\tb\n"
+TSV = 'text\tlabels\tid\nred "fox"\tanimal;fox\t\nhen house\then\tb\n'
 CSV = 'text,labels\n"red, fox\nand more",animal;fox\nhen,"[""hen""]"\n'
 ANNIF = "red fox\t<http://x/animal> <http://x/fox>\nhen\t<http://x/hen>\n"
 
@@ -205,8 +205,8 @@ def test_npz(tmp_path):
     sparse.save_npz(tmp_path / "X.trn.npz", features)
     sparse.save_npz(tmp_path / "Y.trn.npz", labels)
     data = ramify.read(tmp_path / "Y.trn.npz")
-    assert (data.X != features).nnz == 0
-    assert (data.Y != labels).nnz == 0
+    assert (features != data.X).nnz == 0
+    assert (labels != data.Y).nnz == 0
     named = ramify.Dataset(data.Y, ramify.read(tmp_path / "X.trn.npz", label_names=list("abcd")).label_names, X=data.X)
     ramify.write(named, tmp_path / "both.npz")
     assert list(ramify.read(tmp_path / "both.npz").label_names) == list("abcd")
@@ -222,5 +222,5 @@ def test_npz(tmp_path):
     wrong = {f"{m}_{p}": getattr(features, p) for m in "XY" for p in ("data", "indices", "indptr", "shape")}
     wrong["X_indices"] = wrong["X_indices"] + 5
     np.savez(tmp_path / "wrong.npz", **wrong)
-    with pytest.raises(ramify.DataError, match="X|sparse matrix"):
+    with pytest.raises(ramify.DataError, match="damaged"):
         ramify.read(tmp_path / "wrong.npz")

@@ -69,9 +69,9 @@ def test_what_is_asked_for_is_checked(tmp_path):
 def test_a_failed_save_leaves_the_old_model(tmp_path):
     path = tmp_path / "m"
     write_store(path)
-    with pytest.raises(RuntimeError), StoreWriter(path) as writer:
-        writer.array("other", np.zeros(3))
-        raise RuntimeError
+    with pytest.raises(ValueError, match="taken"), StoreWriter(path) as writer:
+        for _ in range(2):
+            writer.array("other", np.zeros(3))
     with pytest.raises(ValueError, match="manifest"), StoreWriter(path):
         pass
     assert Store(path, verify=True).has_array("a")
@@ -173,7 +173,9 @@ def test_pickles_are_never_opened(tmp_path):
     write_store(tmp_path / "m")
     np.save(tmp_path / "evil.npy", np.array([os.system], dtype=object), allow_pickle=True)
     shutil.copy(tmp_path / "evil.npy", tmp_path / "m" / "a.npy")
-    edit_manifest(tmp_path / "m", lambda m: m["files"]["a.npy"].update(size=(tmp_path / "evil.npy").stat().st_size, dtype="|O"))
+    edit_manifest(
+        tmp_path / "m", lambda m: m["files"]["a.npy"].update(size=(tmp_path / "evil.npy").stat().st_size, dtype="|O")
+    )
     with pytest.raises(ramify.ModelFormatError, match="damaged"):
         Store(tmp_path / "m").array("a", object)
     with pytest.raises(ValueError, match="object"), StoreWriter(tmp_path / "n") as writer:
@@ -196,7 +198,12 @@ def popular_model(path):
 
 
 def tfidf_store(path):
-    texts = ["red fox in the woods", "brown hen", "Donaudampfschifffahrtsgesellschaft größer", "a longer text with red hens"]
+    texts = [
+        "red fox in the woods",
+        "brown hen",
+        "Donaudampfschifffahrtsgesellschaft größer",
+        "a longer text with red hens",
+    ]
     tfidf = Tfidf(ngram_range=(1, 2)).fit(texts)
     with StoreWriter(path) as writer:
         writer.manifest("x", {}, {"tfidf": tfidf.save(writer)})
@@ -242,7 +249,7 @@ def test_damage_is_refused_or_harmless(tmp_path, make, keep_sizes):
     whole = {p.name: p.read_bytes() for p in (tmp_path / "m").iterdir()}
     rng = random.Random(1)
     n_refused = 0
-    for i in range(1500):
+    for _ in range(1500):
         name = rng.choice(sorted(whole))
         damaged = damage(whole[name], rng, list(whole.values()))
         place = tmp_path / "m"
@@ -256,7 +263,8 @@ def test_damage_is_refused_or_harmless(tmp_path, make, keep_sizes):
         except ramify.ModelFormatError:
             n_refused += 1
         except ramify.DataError as error:  # a changed kind of input: the model works, and refuses these texts in words
-            assert "trained on" in str(error) or "fitted on" in str(error), (i, name)
+            if "trained on" not in str(error) and "fitted on" not in str(error):
+                raise
         (place / name).write_bytes(whole[name])
         (place / MANIFEST).write_bytes(whole[MANIFEST])
     assert n_refused > 300
@@ -268,7 +276,7 @@ def test_models_of_earlier_versions_open(tmp_path):
     path = tmp_path / "old"
     path.mkdir()
     arrays = {
-        "labels_text": np.frombuffer("foxhen".encode(), np.uint8),
+        "labels_text": np.frombuffer(b"foxhen", np.uint8),
         "labels_offsets": np.array([0, 3, 6], np.int64),
         "label_counts": np.array([1, 2], np.int64),
         "order": np.array([1, 0], np.int32),
@@ -279,7 +287,13 @@ def test_models_of_earlier_versions_open(tmp_path):
         np.save(path / f"{name}.npy", array)
         size = (path / f"{name}.npy").stat().st_size
         files[f"{name}.npy"] = {"size": size, "sha256": "", "dtype": array.dtype.str, "shape": list(array.shape)}
-    state = {"labels": {"kind": "text", "n": 2}, "input_kind": "text", "n_features_in": None, "n_points": 2, "model": {}}
+    state = {
+        "labels": {"kind": "text", "n": 2},
+        "input_kind": "text",
+        "n_features_in": None,
+        "n_points": 2,
+        "model": {},
+    }
     params = {"seed": 0, "threads": None, "verbose": 1, "threshold": 0.5}
     manifest = {"format": "ramify-model", "format_version": 1, "library_version": "0.1.0", "kind": "popular"}
     (path / MANIFEST).write_text(json.dumps({**manifest, "params": params, "state": state, "files": files}))

@@ -78,7 +78,10 @@ def test_many_blocks_keep_their_order(tmp_path):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.floats(width=32, allow_nan=False, allow_infinity=False), st.sampled_from(["{!r}", "{:.3f}", "{:e}", "{:.17g}", "+{!r}"]))
+@given(
+    st.floats(width=32, allow_nan=False, allow_infinity=False),
+    st.sampled_from(["{!r}", "{:.3f}", "{:e}", "{:.17g}", "+{!r}"]),
+)
 def test_numbers_are_read_as_python_reads_them(tmp_path_factory, value, form):
     written = form.format(value).replace("+-", "-")
     path = tmp_path_factory.mktemp("n") / "a.txt"

@@ -48,7 +48,9 @@ def test_propensity_by_hand():
     expected = [1 + c * (n + 1.5) ** -0.55 for n in (50, 1, 0)]
     assert inverse_propensity(counts).tolist() == pytest.approx(expected)
     a, b = FAMILIES["amazon"]
-    assert inverse_propensity(counts, "amazon")[1] == pytest.approx(1 + (math.log(100) - 1) * (b + 1) ** a * (1 + b) ** -a)
+    assert inverse_propensity(counts, "amazon")[1] == pytest.approx(
+        1 + (math.log(100) - 1) * (b + 1) ** a * (1 + b) ** -a
+    )
     with pytest.raises(ValueError, match="wikipedia"):
         inverse_propensity(counts, "wiki")
     # one hit on the common label, the rare ones missed: the best would have been the rare one
@@ -86,7 +88,9 @@ def cases(draw):
     if draw(st.booleans()):  # proper rankings, without repeats
         ids = np.stack([np.resize(rng.permutation(max(n_labels, k))[:k], k) for _ in range(n)]).astype(np.int32)
         ids[ids >= n_labels] = -1
-    truth = sparse.csr_matrix(rng.random((n, n_labels)) < draw(st.sampled_from([0.0, 0.05, 0.3, 0.9])), dtype=np.float32)
+    truth = sparse.csr_matrix(
+        rng.random((n, n_labels)) < draw(st.sampled_from([0.0, 0.05, 0.3, 0.9])), dtype=np.float32
+    )
     return ids, truth, rng.random(n_labels) * 5 + 0.1
 
 
@@ -113,7 +117,10 @@ def test_many_rows_and_threads_give_the_same_bits():
     rng = np.random.default_rng(0)
     ids = rng.integers(-1, 500, (20_000, 20)).astype(np.int32)
     truth = sparse.random(20_000, 500, 0.01, format="csr", random_state=0)
-    results = [ramify.evaluate(ramify.Ranking(ids, np.zeros(ids.shape), 500), truth, truth, threads=t).to_dict() for t in (1, 2, 7)]
+    results = [
+        ramify.evaluate(ramify.Ranking(ids, np.zeros(ids.shape), 500), truth, truth, threads=t).to_dict()
+        for t in (1, 2, 7)
+    ]
     assert results[0] == results[1] == results[2]
 
 
@@ -145,7 +152,9 @@ def test_f1_by_hand():
     result = ramify.evaluate(ramify.Ranking(ids, scores, 4), [[0], [2]], threshold=0.5, ks=[1])
     assert result["micro-F1"] == pytest.approx(100 * 2 * 1 / (3 + 2))
     assert result["macro-F1"] == pytest.approx(100 * np.mean([2 * 1 / (2 + 1), 0, 0]))  # label 3 says nothing
-    assert ramify.evaluate(ramify.Ranking(ids, scores, 4), [[0], [2]], threshold=0.1, ks=[1])["micro-F1"] == pytest.approx(100 * 4 / 6)
+    assert ramify.evaluate(ramify.Ranking(ids, scores, 4), [[0], [2]], threshold=0.1, ks=[1])[
+        "micro-F1"
+    ] == pytest.approx(100 * 4 / 6)
 
 
 def test_f1_equals_scikit_learn():

@@ -37,7 +37,10 @@ def as_csr(matrix: Any, name: str = "X") -> Csr:
     """
     if not sparse.issparse(matrix) or len(matrix.shape) != 2:
         raise DataError(f"{name} must be a two-dimensional scipy sparse matrix; got {type(matrix).__name__}")
-    csr: Csr = sparse.csr_matrix(matrix)
+    try:
+        csr: Csr = sparse.csr_matrix(matrix)
+    except ValueError as error:  # scipy found it damaged
+        raise DataError(f"{name} is a damaged sparse matrix: {error}") from error
     _check_structure(csr, name)
     if csr.dtype != np.float32:
         if csr.dtype.kind not in "biuf":

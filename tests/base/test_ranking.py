@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import ramify
+
+
+def test_ranking_of_a_matrix():
+    scores = sparse.csr_matrix(np.array([[0.1, 0.9, 0.9], [0, 0, 0.5]]))
+    ranking = ramify.Ranking.from_csr(scores, 2, names=["a", "b", "c"])
+    assert ranking.ids.tolist() == [[1, 2], [2, -1]]  # equal scores by number, -1 where there is none
+    assert ranking.scores[1, 1] == -np.inf
+    assert [[name for name, _ in row] for row in ranking.labels()] == [["b", "c"], ["c"]]
+    back = ranking.to_csr()
+    assert back.has_sorted_indices
+    assert back.toarray()[0].tolist() == pytest.approx([0, 0.9, 0.9])
+    assert ranking.top(1).ids.tolist() == [[1], [2]]
+    assert ranking[[1]].ids.tolist() == [[2, -1]]
+    assert ranking[0].ids.tolist() == [[1, 2]]
+    assert (len(ranking), ranking.k) == (2, 2)
+    assert ramify.Ranking.from_csr(scores, 1).labels()[0] == [(1, pytest.approx(0.9))]
+
+
+def test_a_score_of_nought_is_an_entry():
+    ranking = ramify.Ranking(np.array([[1, 0]]), np.array([[0.0, -1.0]]), 2)
+    assert ranking.to_csr().nnz == 2
+
+
+@pytest.mark.parametrize(("ids", "message"), [
+    (np.zeros(3, int), "shape"), (np.zeros((1, 2)), "whole numbers"), (np.array([[0, 7]]), "between -1 and 2"),
+    (np.array([[-2, 0]]), "between -1 and 2"),
+])  # fmt: skip
+def test_what_is_no_ranking_is_refused(ids, message):
+    with pytest.raises(ramify.DataError, match=message):
+        ramify.Ranking(ids, np.zeros((1, 2)), 3)
+
+
+def test_no_rows_and_no_columns():
+    assert ramify.Ranking(np.zeros((0, 3), int), np.zeros((0, 3)), 5).to_csr().shape == (0, 5)
+    with pytest.raises(ValueError, match="k must be at least 1"):
+        ramify.Ranking.from_csr(sparse.csr_matrix((2, 2)), 0)

@@ -1,0 +1,223 @@
+"""The command line as scripts use it: output, error stream, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import ramify
+from ramify.cli.main import main
+
+ROWS = [
+    {"text": "red fox runs", "labels": ["fox", "red"], "id": "a"},
+    {"text": "brown hen", "labels": ["hen"], "id": "b"},
+    {"text": "red hen", "labels": ["hen", "red"], "id": "c"},
+]
+
+
+@pytest.fixture
+def train_file(tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+@pytest.fixture
+def model(tmp_path, train_file):
+    assert main(["train", "popular", str(train_file), "--out", str(tmp_path / "m"), "--quiet"]) == 0
+    return tmp_path / "m"
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "ramify", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_train_evaluate_predict_inspect(tmp_path, train_file, capsys):
+    out = tmp_path / "m"
+    code = main(
+        ["train", "popular", str(train_file), "--out", str(out), "--dev", str(train_file), "--set", "threshold=0.1"]
+    )
+    said = capsys.readouterr()
+    assert code == 0
+    assert "3 points with 3 labels" in said.err
+    assert said.out.splitlines()[0].split() == ["@1", "@3"]
+    assert ramify.load(out).threshold == 0.1
+
+    assert main(["evaluate", str(out), str(train_file), "--json", "--ks", "1,2", "--deciles"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["P@1"] == pytest.approx(100 * 2 / 3)
+    assert len(values["deciles"]["P@1"]) == 10
+
+    assert main(["evaluate", str(out), str(train_file), "--deciles", "--unseen", "drop", "--propensity", "amazon"]) == 0
+    assert "PSP" in capsys.readouterr().out
+
+    assert main(["predict", str(out), str(train_file), "--k", "2"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["id"] for line in lines] == ["a", "b", "c"]
+    assert lines[0]["labels"][0]["label"] == "hen"
+    assert len(lines[0]["labels"]) == 2
+
+    assert main(["inspect", str(out), "--verify"]) == 0
+    shown = capsys.readouterr().out
+    assert "popular" in shown
+    assert "threshold" in shown
+    assert main(["inspect", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["params"]["threshold"] == 0.1
+
+
+def test_predict_is_a_streaming_filter(model):
+    """The first answer comes before the second question is asked."""
+    command = [sys.executable, "-m", "ramify", "predict", str(model), "--k", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
+        for i in range(3):
+            process.stdin.write(json.dumps({"text": "red", "id": i}) + "\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["id"] == str(i)
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_predict_from_standard_input(model, tmp_path):
+    done = run("predict", model, "-", "--k", 1, "--text", input="plain text\nanother")
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
+    many = "".join(json.dumps({"text": f"text {i}"}) + "\n" for i in range(5000))
+    done = run("predict", model, "--k", 1, input=many)
+    assert len(done.stdout.splitlines()) == 5000
+    done = run("predict", model, input='{"text": "a"}\nbroken\n{"text": "b"}\n')
+    assert done.returncode == 1
+    assert "<stdin>:2: not valid JSON" in done.stderr
+    done = run("predict", model, "--skip-bad", input='{"text": "a"}\nbroken\n{"text": "b"}\n')
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
+    assert "1 bad lines were left out" in done.stderr
+    done = run("predict", model, "--out", tmp_path / "o.jsonl", input='{"text": "a"}\n')
+    assert done.stdout == ""
+    assert json.loads((tmp_path / "o.jsonl").read_text())["labels"]
+
+
+def test_models_of_features(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("2 3 2\n0 1:1\n1 2:1 0:0.5\n")
+    assert main(["train", "popular", str(tmp_path / "a.txt"), "--out", str(tmp_path / "m")]) == 0
+    assert main(["predict", str(tmp_path / "m"), str(tmp_path / "a.txt"), "--k", "1"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "a.txt")]) == 0
+    assert main(["predict", str(tmp_path / "m"), "--text"]) in (0, 1)
+
+
+def test_settings_from_a_file(tmp_path, train_file, capsys):
+    config = tmp_path / "c.toml"
+    config.write_text("threshold = 0.25\nseed = 9\n")
+    arguments = ["train", "popular", str(train_file), "--out", str(tmp_path / "m"), "--config", str(config)]
+    assert main([*arguments, "--set", "seed=11", "--threads", "2"]) == 0
+    model = ramify.load(tmp_path / "m")
+    assert (model.threshold, model.seed, model.threads) == (0.25, 11, 2)
+    config.write_text("treshold = 1\n")
+    assert main(arguments) == 1
+    assert "Did you mean 'threshold'" in capsys.readouterr().err
+    config.write_text("= broken")
+    assert main(arguments) == 1
+    assert "not valid TOML" in capsys.readouterr().err
+
+
+def test_help_explains_each_parameter(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "popular", "--help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    for info in ramify.Popular.describe():
+        assert info.path in shown
+        assert info.doc in shown
+
+
+def test_data_commands(tmp_path, train_file, capsys):
+    assert main(["data", "stats", str(train_file), str(train_file)]) == 0
+    shown = capsys.readouterr().out
+    assert "points that also stand in train" in shown
+    assert main(["data", "stats", str(train_file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[str(train_file)]["points"] == 3
+    assert main(["data", "convert", str(train_file), str(tmp_path / "b.jsonl.xz")]) == 0
+    assert ramify.read(tmp_path / "b.jsonl.xz").labels() == ramify.read(train_file).labels()
+    train_file.write_text(train_file.read_text() + "broken\n")
+    assert main(["data", "stats", str(train_file)]) == 1
+    assert f"{train_file}:4: " in capsys.readouterr().err
+    assert main(["data", "stats", str(train_file), "--skip-bad"]) == 0
+    assert "1 bad lines were left out" in capsys.readouterr().err
+
+
+def test_the_built_in_data(tmp_path, capsys):
+    assert main(["train", "popular", "pydoc:train", "--out", str(tmp_path / "m"), "--dev", "pydoc:test"]) == 0
+    assert "nDCG" in capsys.readouterr().out
+    assert main(["data", "stats", "pydoc:nope"]) == 1
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    ([], 2, "COMMAND"),
+    (["fly"], 2, "invalid choice"),
+    (["train", "nope", "x", "--out", "y"], 2, "invalid choice"),
+    (["train", "popular", "missing.jsonl", "--out", "y"], 1, "no such file"),
+    (["train", "popular", "pydoc:train", "--out", "y", "--set", "seed"], 1, "name=value"),
+    (["train", "popular", "pydoc:train", "--out", "y", "--set", "seed=x"], 1, "Popular.seed must be int"),
+    (["predict", "missing"], 1, "not a model directory"),
+    (["evaluate", "missing", "x"], 1, "not a model directory"),
+    (["inspect", "."], 1, "not a model directory"),
+])  # fmt: skip
+def test_exit_codes(arguments, code, words, tmp_path):
+    done = run(*arguments, cwd=tmp_path, stdin=subprocess.DEVNULL)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_no_error(model):
+    command = f"""yes '{{"text": "x"}}' | head -20000 | {sys.executable} -m ramify predict {model} | head -1"""
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_ends_it_quietly(model):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ramify", "predict", str(model)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    process.stdin.write(b'{"text": "x"}\n')
+    process.stdin.flush()
+    process.stdout.readline()
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+
+
+def test_tables_on_a_terminal(model, train_file):
+    """With a terminal the tables have lines; in a pipe they are plain."""
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ramify", "evaluate", str(model), str(train_file)],
+        stdout=follower,
+        env={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
+    )
+    os.close(follower)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(leader, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(leader)
+    assert process.wait(30) == 0
+    assert "─".encode() in seen or "━".encode() in seen
+    assert "━" not in run("evaluate", model, train_file).stdout
