@@ -1,6 +1,7 @@
 #include "xmc_text.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 
@@ -34,12 +35,37 @@ std::string quoted(const char* p, const char* end) {
     return text;
 }
 
+// Reads the digits at p, appends them to a decimal number, and returns how many there were: eight at a time within one
+// word where eight bytes are left, since a loop that ends after a few digits is mostly mispredicted branches. The number
+// overflows silently behind 19 digits.
+[[gnu::always_inline]] inline std::int64_t read_digits(const char*& p, const char* end, std::uint64_t& number) {
+    static constexpr std::uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+    const char* const start = p;
+    while (end - p >= 8) {
+        std::uint64_t x;
+        std::memcpy(&x, p, 8);
+        x ^= 0x3030303030303030u;  // digits become 0 to 9
+        const std::uint64_t other = ((x + 0x7676767676767676u) | x) & 0x8080808080808080u;
+        const int n = std::countr_zero(other) / 8;  // 8 if all are digits
+        if (n == 0) return p - start;
+        x <<= (8 - n) * 8;  // noughts in front
+        x = (x * 10 + (x >> 8)) & 0x00ff00ff00ff00ffu;
+        x = (x * 100 + (x >> 16)) & 0x0000ffff0000ffffu;
+        x = (x * 10000 + (x >> 32)) & 0xffffffffu;
+        number = number * powers[n] + x;
+        p += n;
+        if (n < 8) return p - start;
+    }
+    while (p < end && *p >= '0' && *p <= '9') number = number * 10 + static_cast<std::uint64_t>(*p++ - '0');
+    return p - start;
+}
+
 std::int64_t parse_id(const char*& p, const char* end, const char* what, std::int64_t limit) {
     const char* const start = p;
-    std::int64_t id = 0;
-    while (p < end && *p >= '0' && *p <= '9' && p - start < 18) id = id * 10 + (*p++ - '0');
-    if (p == start || (p < end && *p >= '0' && *p <= '9'))
-        fail(std::string(what) + " " + quoted(start, end) + " is not a number from 0 up");
+    std::uint64_t number = 0;
+    const std::int64_t n_digits = read_digits(p, end, number);
+    if (n_digits == 0 || n_digits > 18) fail(std::string(what) + " " + quoted(start, end) + " is not a number from 0 up");
+    const auto id = static_cast<std::int64_t>(number);
     if (id >= limit)
         fail(std::string(what) + " " + std::to_string(id) + " is beyond the " + std::to_string(limit) + " of the header");
     return id;
@@ -53,19 +79,19 @@ double parse_value(const char*& p, const char* end) {
     const char* q = p;
     const bool negative = q < end && *q == '-';
     if (q < end && (*q == '-' || *q == '+')) ++q;
-    const char* const digits = q;
     std::uint64_t mantissa = 0;
-    int n_fraction = 0;
-    while (q < end && *q >= '0' && *q <= '9') mantissa = mantissa * 10 + static_cast<std::uint64_t>(*q++ - '0');
-    std::int64_t n_digits = q - digits;
+    std::int64_t n_digits = 1, n_fraction = 0;
+    if (end - q > 1 && q[0] == '0' && q[1] == '.') {  // by far the most common beginning
+        ++q;
+    } else {
+        n_digits = read_digits(q, end, mantissa);
+    }
     if (q < end && *q == '.') {
-        const char* const point = ++q;
-        while (q < end && *q >= '0' && *q <= '9') mantissa = mantissa * 10 + static_cast<std::uint64_t>(*q++ - '0');
-        n_fraction = static_cast<int>(std::min<std::int64_t>(q - point, 1000));
-        n_digits += q - point;
+        n_fraction = read_digits(++q, end, mantissa);
+        n_digits += n_fraction;
     }
     const bool ended = q == end || blank(*q) || *q == '\n';
-    if (ended && n_digits > 0 && n_digits <= 18 && n_fraction <= 22 && mantissa < (std::uint64_t{1} << 53)) {
+    if (ended && n_digits > 0 && n_digits <= 18 && mantissa < (std::uint64_t{1} << 53)) {
         p = q;
         const double v = static_cast<double>(mantissa) / powers[n_fraction];
         return negative ? -v : v;
@@ -82,8 +108,9 @@ double parse_value(const char*& p, const char* end) {
 // What one block of lines holds; rows in order.
 struct BlockRows {
     std::vector<std::int64_t> label_ends, feature_ends;
-    std::vector<std::int32_t> labels, features;
-    std::vector<float> values;
+    std::vector<std::int32_t> labels;
+    GrowingArray<std::int32_t> features;
+    GrowingArray<float> values;
     std::vector<BadLine> bad;  // lines counted from the block's first
     std::vector<std::int64_t> bad_rows;
     std::int64_t n_lines = 0;
@@ -103,8 +130,8 @@ struct LineParser {
             rows.feature_ends.push_back(static_cast<std::int64_t>(rows.features.size()));
         } catch (LineError& error) {
             rows.labels.resize(first_label);
-            rows.features.resize(first_feature);
-            rows.values.resize(first_feature);
+            rows.features.cut(first_feature);
+            rows.values.cut(first_feature);
             rows.bad_rows.push_back(rows.n_lines);
             if (rows.bad.size() < max_remembered) rows.bad.push_back({rows.n_lines, std::move(error.reason)});
         }
@@ -132,6 +159,9 @@ struct LineParser {
     void parse_features(const char* p, const char* end, std::size_t first) {
         std::int64_t last = -1;
         bool ascending = true;
+        const auto most = static_cast<std::size_t>((end - p) / 4 + 1);  // " f:v" has four characters
+        rows.features.reserve_more(most);
+        rows.values.reserve_more(most);
         for (p = skip_blanks(p, end); p < end; p = skip_blanks(p, end)) {
             const char* const token = p;
             const std::int64_t id = parse_id(p, end, "feature", limits.n_features);
@@ -143,8 +173,8 @@ struct LineParser {
             if (value == 0.0) continue;  // says nothing, and would look like an entry
             ascending &= id > last;
             last = id;
-            rows.features.push_back(static_cast<std::int32_t>(id));
-            rows.values.push_back(static_cast<float>(value));
+            rows.features.push_back_reserved(static_cast<std::int32_t>(id));
+            rows.values.push_back_reserved(static_cast<float>(value));
         }
         if (!ascending) sort_features(first);
     }
@@ -162,8 +192,8 @@ struct LineParser {
             rows.features[out] = id;
             rows.values[out] = sum;
         }
-        rows.features.resize(out);
-        rows.values.resize(out);
+        rows.features.cut(out);
+        rows.values.cut(out);
     }
 };
 
@@ -197,6 +227,11 @@ std::int64_t XmcTextParser::feed(const char* data, std::int64_t size, bool last,
             p = line_end + 1;
         }
     });
+    // Where each block goes, in order; then all are copied at once.
+    struct Place {
+        std::size_t row, label, feature;
+    };
+    std::vector<Place> places;
     for (BlockRows& block : blocks) {
         for (BadLine& bad : block.bad) {
             if (bad_.size() < max_remembered) bad_.push_back({first_line_ + row_ + bad.line, std::move(bad.reason)});
@@ -204,17 +239,21 @@ std::int64_t XmcTextParser::feed(const char* data, std::int64_t size, bool last,
         for (const std::int64_t row : block.bad_rows) bad_rows_.push_back(row_ + row);
         row_ += block.n_lines;
         if (stop_at_bad && !block.bad_rows.empty()) return used;
-        const auto label_base = static_cast<std::int64_t>(labels.size());
-        const auto feature_base = static_cast<std::int64_t>(features.size());
-        for (auto& e : block.label_ends) e += label_base;
-        for (auto& e : block.feature_ends) e += feature_base;
-        label_ends.append(block.label_ends.data(), block.label_ends.size());
-        feature_ends.append(block.feature_ends.data(), block.feature_ends.size());
-        labels.append(block.labels.data(), block.labels.size());
-        features.append(block.features.data(), block.features.size());
-        values.append(block.values.data(), block.values.size());
-        block = {};
+        label_ends.grow(block.label_ends.size());
+        values.grow(block.values.size());
+        places.push_back({feature_ends.grow(block.feature_ends.size()), labels.grow(block.labels.size()), features.grow(block.features.size())});
     }
+    parallel_for(n_blocks, threads_, [&](std::int64_t b, int) {
+        BlockRows& block = blocks[static_cast<std::size_t>(b)];
+        const auto [row, label, feature] = places[static_cast<std::size_t>(b)];
+        for (std::size_t i = 0; i < block.label_ends.size(); ++i) {
+            label_ends[row + i] = block.label_ends[i] + static_cast<std::int64_t>(label);
+            feature_ends[row + i] = block.feature_ends[i] + static_cast<std::int64_t>(feature);
+        }
+        std::copy_n(block.labels.data(), block.labels.size(), labels.data() + label);
+        std::copy_n(block.features.data(), block.features.size(), features.data() + feature);
+        std::copy_n(block.values.data(), block.values.size(), values.data() + feature);
+    });
     return used;
 }
 

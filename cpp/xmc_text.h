@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ramify {
@@ -19,23 +20,26 @@ public:
     GrowingArray& operator=(const GrowingArray&) = delete;
     ~GrowingArray() { std::free(data_); }
 
-    void append(const T* items, std::size_t n) {
-        if (n == 0) return;
+    // Adds n items that the caller fills in; returns where they begin.
+    std::size_t grow(std::size_t n) {
         if (size_ + n > capacity_) resize_capacity((size_ + n) + (size_ + n) / 2);
-        std::memcpy(data_ + size_, items, n * sizeof(T));
-        size_ += n;
+        return std::exchange(size_, size_ + n);
     }
-    void push_back(T item) { append(&item, 1); }
+    // Room for n more items, which push_back_reserved then takes for granted.
+    void reserve_more(std::size_t n) {
+        if (size_ + n > capacity_) resize_capacity((size_ + n) * 2);
+    }
+    void push_back_reserved(T item) { data_[size_++] = item; }
+    void cut(std::size_t size) { size_ = size; }
     std::size_t size() const { return size_; }
-    T back() const { return data_[size_ - 1]; }
+    T* data() { return data_; }
+    T& operator[](std::size_t i) { return data_[i]; }
 
-    // Hands the memory over; free it with std::free.
+    // Hands the memory over, cut to size; free it with std::free.
     T* release() {
         resize_capacity(size_);
-        T* given = data_;
-        data_ = nullptr;
         size_ = capacity_ = 0;
-        return given;
+        return std::exchange(data_, nullptr);
     }
 
 private:

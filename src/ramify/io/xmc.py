@@ -22,7 +22,7 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.io.files import BadLines, open_binary
 
-CHUNK = 4 << 20
+CHUNK = 8 << 20
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
