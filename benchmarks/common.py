@@ -21,7 +21,6 @@ def run_child(
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONWARNINGS": "ignore", **(env or {})},
-        cwd=Path(__file__).parent,
     )
     if done.returncode != 0:
         raise SystemExit(f"a measurement failed:\n{done.stderr[-3000:]}")

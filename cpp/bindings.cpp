@@ -68,14 +68,18 @@ std::shared_ptr<const UnicodeTable> unicode_table() {
     return table;
 }
 
-// Two letters have a lower case that depends on their neighbours or is longer than they are.
+// Two letters have a lower case that depends on their neighbours or is longer than they are: İ and Σ.
+template <class Unit>
+bool has_special_lower_case(const void* text, std::int64_t n) {
+    const Unit* units = static_cast<const Unit*>(text);
+    bool found = false;
+    for (std::int64_t i = 0; i < n; ++i) found |= (units[i] == 0x130) | (units[i] == 0x3a3);  // no exit: it vectorises
+    return found;
+}
 bool has_special_lower_case(const TextView& text) {
     if (text.width == 1) return false;
-    for (std::int64_t i = 0; i < text.length; ++i) {
-        const std::uint32_t c = text.at(i);
-        if (c == 0x130 || c == 0x3a3) return true;
-    }
-    return false;
+    return text.width == 2 ? has_special_lower_case<std::uint16_t>(text.data, text.length)
+                           : has_special_lower_case<std::uint32_t>(text.data, text.length);
 }
 
 // Views of Python strings. It owns references, so the strings outlive the work even while other Python threads run.

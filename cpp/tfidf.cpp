@@ -73,7 +73,7 @@ private:
 class RecentTerms {
 public:
     // For a few documents the vocabulary itself is near enough.
-    explicit RecentTerms(std::int64_t n_docs) : entries_(n_docs < 256 ? 64 : 16384) {}
+    explicit RecentTerms(std::int64_t n_docs) : entries_(n_docs < 256 ? 64 : 8192) {}
 
     struct Entry {
         std::uint64_t first = 0, last = 0;
@@ -81,7 +81,7 @@ public:
     };
     Entry& home(const TermKey& key) { return entries_[key.hash & (entries_.size() - 1)]; }
     static bool holds(const Entry& entry, const TermKey& key) {  // terms over 16 bytes are never kept
-        return entry.first == key.first && entry.last == key.last && entry.length == key.length;
+        return ((entry.first ^ key.first) | (entry.last ^ key.last) | (entry.length ^ key.length)) == 0;
     }
 
 private:
@@ -91,7 +91,8 @@ private:
 struct Scratch {
     Analyzer analyzer;
     DocumentCounter counter;
-    std::vector<TermKey> pending;
+    std::vector<TermKey> keys;
+    std::vector<std::uint32_t> ids;
     std::vector<TermCount> row, sorting;
     std::vector<double> values;
     std::vector<std::int32_t> block_indices;
@@ -105,48 +106,67 @@ struct Scratch {
     return kept;
 }
 
-// Counts the terms of the analysed text. What is not among the recent terms is asked of the vocabulary in a second round,
-// after all its slots were asked of the memory in the first.
+// Counts the terms of the analysed text, in rounds: what is met at random, a hit or a miss, costs a mispredicted branch
+// each time, so no round branches on it. Recent terms are settled at once; the slots of the others are asked of the memory
+// together before they are read.
 template <class Prefetch, class Lookup>
 void count_terms(Scratch& s, RecentTerms& recent, float weight, Prefetch&& prefetch, Lookup&& lookup) {
-    s.pending.clear();
-    s.counter.expect(s.analyzer.terms().size());
-    for (const Analyzer::Term& term : s.analyzer.terms()) {
-        const TermKey key = s.analyzer.key(term);
+    const auto& terms = s.analyzer.terms();
+    const std::size_t n = terms.size();
+    if (s.keys.size() < n) s.keys.resize(n * 2), s.ids.resize(n * 2);
+    TermKey* const pending = s.keys.data();
+    std::uint32_t* const ids = s.ids.data();
+    std::size_t n_pending = 0, n_ids = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const TermKey key = s.analyzer.key(terms[i]);
         const RecentTerms::Entry& entry = recent.home(key);
-        if (!RecentTerms::holds(entry, key)) {
-            prefetch(key.hash);
-            s.pending.push_back(key);
-        } else if (entry.id != Slot::empty) {
-            s.counter.add(entry.id, weight);
-        }
+        const bool held = RecentTerms::holds(entry, key);
+        pending[n_pending] = key;
+        n_pending += !held;
+        ids[n_ids] = entry.id;
+        n_ids += held & (entry.id != Slot::empty);
     }
-    for (const TermKey& key : s.pending) {
+    for (std::size_t i = 0; i < n_pending; ++i) prefetch(pending[i].hash);
+    s.counter.expect(n);
+    for (std::size_t i = 0; i < n_ids; ++i) s.counter.add(ids[i], weight);  // while the memory is at work
+    for (std::size_t i = 0; i < n_pending; ++i) {
+        const TermKey& key = pending[i];
         const std::uint32_t id = lookup(key);
         if (key.length <= 16) recent.home(key) = {key.first, key.last, static_cast<std::uint32_t>(key.length), id};
         if (id != Slot::empty) s.counter.add(id, weight);
     }
 }
 
-// Sorts by column. Rows have tens to hundreds of entries, where a few bits a pass beat comparisons.
+// Sorts by column, `width` bits a pass. Rows have tens to hundreds of entries, where that beats comparisons.
+template <int n_passes>
+void radix_sort(std::vector<TermCount>& row, std::vector<TermCount>& other, int width) {
+    const std::uint32_t mask = (1u << width) - 1;
+    std::array<std::array<std::uint32_t, 128>, n_passes> starts{};
+    for (const TermCount& c : row)
+        for (int pass = 0; pass < n_passes; ++pass) ++starts[static_cast<std::size_t>(pass)][c.id >> (pass * width) & mask];
+    for (int pass = 0; pass < n_passes; ++pass) {
+        auto& start = starts[static_cast<std::size_t>(pass)];
+        std::uint32_t sum = 0;
+        for (std::uint32_t i = 0; i <= mask; ++i) sum += std::exchange(start[i], sum);
+        TermCount* const out = other.data();
+        for (const TermCount& c : row) out[start[c.id >> (pass * width) & mask]++] = c;
+        row.swap(other);
+    }
+}
+
 void sort_counts(std::vector<TermCount>& row, std::vector<TermCount>& other, std::uint32_t n_columns) {
-    const std::size_t n = row.size();
-    if (n < 24) {
+    if (row.size() < 24) {
         std::sort(row.begin(), row.end(), [](const TermCount& a, const TermCount& b) { return a.id < b.id; });
         return;
     }
+    other.resize(row.size());
     const int n_bits = std::bit_width(n_columns), n_passes = (n_bits + 6) / 7, width = (n_bits + n_passes - 1) / n_passes;
-    const std::uint32_t mask = (1u << width) - 1;
-    std::array<std::array<std::uint32_t, 128>, 5> sizes{};
-    for (const TermCount& c : row)
-        for (int pass = 0; pass < n_passes; ++pass) ++sizes[static_cast<std::size_t>(pass)][c.id >> (pass * width) & mask];
-    other.resize(n);
-    for (int pass = 0; pass < n_passes; ++pass) {
-        auto& start = sizes[static_cast<std::size_t>(pass)];
-        std::uint32_t sum = 0;
-        for (std::uint32_t i = 0; i <= mask; ++i) sum += std::exchange(start[i], sum);
-        for (const TermCount& c : row) other[start[c.id >> (pass * width) & mask]++] = c;
-        row.swap(other);
+    switch (n_passes) {
+        case 1: return radix_sort<1>(row, other, width);
+        case 2: return radix_sort<2>(row, other, width);
+        case 3: return radix_sort<3>(row, other, width);
+        case 4: return radix_sort<4>(row, other, width);
+        default: return radix_sort<5>(row, other, width);
     }
 }
 

@@ -31,7 +31,7 @@ inline std::uint64_t load_8(const std::uint8_t* p) {
 // The first eight bytes of the term, zeros behind its end.
 inline std::uint64_t term_prefix(const std::uint8_t* p, std::size_t n) {
     const std::uint64_t x = load_8(p);
-    return n >= 8 ? x : x & ((std::uint64_t{1} << (8 * n)) - 1);
+    return n == 0 ? 0 : x & (~std::uint64_t{0} >> (64 - 8 * (n < 8 ? n : 8)));
 }
 
 inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
@@ -47,7 +47,11 @@ struct TermKey {
     std::uint64_t first, last;  // eight bytes each; last is 0 for terms of up to eight
     std::uint64_t hash;
 
-    TermKey(const std::uint8_t* p, std::size_t n) : bytes(p), length(n), first(term_prefix(p, n)), last(n > 8 ? load_8(p + n - 8) : 0) {
+    TermKey() = default;
+    TermKey(const std::uint8_t* p, std::size_t n) : bytes(p), length(n), first(term_prefix(p, n)) {
+        // Read in any case and dropped if short: a branch here would be taken at random.
+        const std::uint64_t tail = load_8(p + (n > 8 ? n - 8 : 0));
+        last = n > 8 ? tail : 0;
         constexpr std::uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u, k2 = 0xa0761d6478bd642fu;
         std::uint64_t middle = k1 ^ n;
         for (std::size_t i = 8; i + 8 < n; i += 8) middle = mix(load_8(p + i) ^ k2, middle);
