@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "corpus_counts.h"
 #include "csr.h"
 #include "isa.h"
 #include "metrics.h"

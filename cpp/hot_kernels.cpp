@@ -18,50 +18,50 @@ struct Masks {
 };
 
 #if defined(__AVX2__)
-inline Masks scan_32(const std::uint8_t* in, bool lowercase, std::uint8_t* out) {
-    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in));
-    auto between = [&](__m256i v, char low, char high) {  // signed compare: bytes over 127 are never between
-        return _mm256_and_si256(_mm256_cmpgt_epi8(v, _mm256_set1_epi8(static_cast<char>(low - 1))),
-                                _mm256_cmpgt_epi8(_mm256_set1_epi8(static_cast<char>(high + 1)), v));
-    };
-    const __m256i upper = between(x, 'A', 'Z');
-    const __m256i folded = _mm256_or_si256(x, _mm256_and_si256(upper, _mm256_set1_epi8(0x20)));
-    const __m256i letter = between(folded, 'a', 'z');
-    const __m256i digit = between(x, '0', '9');
-    const __m256i line = _mm256_cmpeq_epi8(x, _mm256_set1_epi8('_'));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), lowercase ? folded : x);
-    const __m256i word = _mm256_or_si256(_mm256_or_si256(letter, digit), line);
-    return {static_cast<std::uint32_t>(_mm256_movemask_epi8(word)),
-            static_cast<std::uint32_t>(_mm256_movemask_epi8(x))};
-}
-inline Masks scan_64(const std::uint8_t* in, bool lowercase, std::uint8_t* out) {
-    const Masks a = scan_32(in, lowercase, out), b = scan_32(in + 32, lowercase, out + 32);
-    return {a.word | b.word << 32, a.wide | b.wide << 32};
-}
+struct Bytes {
+    using Register = __m256i;
+    static constexpr int width = 32;
+    static Register load(const std::uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const Register*>(p)); }
+    static void store(std::uint8_t* p, Register x) { _mm256_storeu_si256(reinterpret_cast<Register*>(p), x); }
+    static Register all(char c) { return _mm256_set1_epi8(c); }
+    static Register over(Register a, Register b) { return _mm256_cmpgt_epi8(a, b); }
+    static Register same(Register a, Register b) { return _mm256_cmpeq_epi8(a, b); }
+    static Register both(Register a, Register b) { return _mm256_and_si256(a, b); }
+    static Register either(Register a, Register b) { return _mm256_or_si256(a, b); }
+    static std::uint64_t bits(Register x) { return static_cast<std::uint32_t>(_mm256_movemask_epi8(x)); }
+};
 #elif defined(__SSE2__)
-inline Masks scan_16(const std::uint8_t* in, bool lowercase, std::uint8_t* out) {
-    const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in));
-    auto between = [&](__m128i v, char low, char high) {
-        return _mm_and_si128(_mm_cmpgt_epi8(v, _mm_set1_epi8(static_cast<char>(low - 1))),
-                             _mm_cmpgt_epi8(_mm_set1_epi8(static_cast<char>(high + 1)), v));
-    };
-    const __m128i upper = between(x, 'A', 'Z');
-    const __m128i folded = _mm_or_si128(x, _mm_and_si128(upper, _mm_set1_epi8(0x20)));
-    const __m128i letter = between(folded, 'a', 'z');
-    const __m128i digit = between(x, '0', '9');
-    const __m128i line = _mm_cmpeq_epi8(x, _mm_set1_epi8('_'));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), lowercase ? folded : x);
-    const __m128i word = _mm_or_si128(_mm_or_si128(letter, digit), line);
-    return {static_cast<std::uint16_t>(_mm_movemask_epi8(word)), static_cast<std::uint16_t>(_mm_movemask_epi8(x))};
+struct Bytes {
+    using Register = __m128i;
+    static constexpr int width = 16;
+    static Register load(const std::uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const Register*>(p)); }
+    static void store(std::uint8_t* p, Register x) { _mm_storeu_si128(reinterpret_cast<Register*>(p), x); }
+    static Register all(char c) { return _mm_set1_epi8(c); }
+    static Register over(Register a, Register b) { return _mm_cmpgt_epi8(a, b); }
+    static Register same(Register a, Register b) { return _mm_cmpeq_epi8(a, b); }
+    static Register both(Register a, Register b) { return _mm_and_si128(a, b); }
+    static Register either(Register a, Register b) { return _mm_or_si128(a, b); }
+    static std::uint64_t bits(Register x) { return static_cast<std::uint32_t>(_mm_movemask_epi8(x)); }
+};
+#endif
+
+#if defined(__AVX2__) || defined(__SSE2__)
+// Bytes compare as signed numbers: those over 127 are never between two characters.
+inline Bytes::Register between(Bytes::Register x, char low, char high) {
+    return Bytes::both(Bytes::over(x, Bytes::all(static_cast<char>(low - 1))), Bytes::over(Bytes::all(static_cast<char>(high + 1)), x));
 }
+
 inline Masks scan_64(const std::uint8_t* in, bool lowercase, std::uint8_t* out) {
-    Masks all{0, 0};
-    for (int i = 0; i < 4; ++i) {
-        const Masks m = scan_16(in + 16 * i, lowercase, out + 16 * i);
-        all.word |= m.word << (16 * i);
-        all.wide |= m.wide << (16 * i);
+    Masks masks{0, 0};
+    for (int i = 0; i < 64; i += Bytes::width) {
+        const Bytes::Register x = Bytes::load(in + i);
+        const Bytes::Register folded = Bytes::either(x, Bytes::both(between(x, 'A', 'Z'), Bytes::all(0x20)));
+        const Bytes::Register letter_or_digit = Bytes::either(between(folded, 'a', 'z'), between(x, '0', '9'));
+        Bytes::store(out + i, lowercase ? folded : x);
+        masks.word |= Bytes::bits(Bytes::either(letter_or_digit, Bytes::same(x, Bytes::all('_')))) << i;
+        masks.wide |= Bytes::bits(x) << i;
     }
-    return all;
+    return masks;
 }
 #else
 inline Masks scan_64(const std::uint8_t* in, bool lowercase, std::uint8_t* out) {

@@ -30,6 +30,19 @@ inline std::uint8_t* encode(std::uint32_t c, std::uint8_t* out) {
     return out;
 }
 
+// Writes code points as UTF-8 and notes where each begins.
+struct CodePointWriter {
+    std::uint8_t* const start;
+    std::uint8_t* out;
+    std::vector<std::uint32_t>& borders;
+
+    void close() { borders.push_back(static_cast<std::uint32_t>(out - start)); }  // where the last one ends
+    void operator()(std::uint32_t c) {
+        close();
+        out = encode(c, out);
+    }
+};
+
 bool any_bit(const std::vector<std::uint64_t>& mask, std::int64_t begin, std::int64_t end) {
     const std::size_t first = static_cast<std::size_t>(begin) / 64, last = static_cast<std::size_t>(end - 1) / 64;
     const std::uint64_t head = ~std::uint64_t{0} << (begin % 64), tail = ~std::uint64_t{0} >> (63 - (end - 1) % 64);
@@ -142,11 +155,7 @@ void Analyzer::add_windows(std::size_t first, std::size_t last, int n) {
 void Analyzer::chars(const AnalyzerSpec& spec, const TextView& text) {
     const UnicodeTable& unicode = *spec.unicode;
     reserve_bytes(text.length);
-    std::uint8_t* out = bytes_.data();
-    auto put = [&](std::uint32_t c) {
-        borders_.push_back(static_cast<std::uint32_t>(out - bytes_.data()));
-        out = encode(c, out);
-    };
+    CodePointWriter put{bytes_.data(), bytes_.data(), borders_};
     for (std::int64_t i = 0; i < text.length; ++i) {
         const std::uint32_t c = spec.lowercase ? unicode.lower(text.at(i)) : text.at(i);
         if (unicode.is_space(c) && i + 1 < text.length && unicode.is_space(text.at(i + 1))) {
@@ -156,18 +165,14 @@ void Analyzer::chars(const AnalyzerSpec& spec, const TextView& text) {
             put(c);
         }
     }
-    borders_.push_back(static_cast<std::uint32_t>(out - bytes_.data()));
+    put.close();
     for (int n = spec.min_n; n <= spec.max_n; ++n) add_windows(0, borders_.size() - 1, n);
 }
 
 void Analyzer::chars_in_words(const AnalyzerSpec& spec, const TextView& text) {
     const UnicodeTable& unicode = *spec.unicode;
     reserve_bytes(text.length);
-    std::uint8_t* out = bytes_.data();
-    auto put = [&](std::uint32_t c) {
-        borders_.push_back(static_cast<std::uint32_t>(out - bytes_.data()));
-        out = encode(c, out);
-    };
+    CodePointWriter put{bytes_.data(), bytes_.data(), borders_};
     for (std::int64_t i = 0; i < text.length;) {
         if (unicode.is_space(text.at(i))) {
             ++i;
@@ -179,7 +184,7 @@ void Analyzer::chars_in_words(const AnalyzerSpec& spec, const TextView& text) {
             put(spec.lowercase ? unicode.lower(text.at(i)) : text.at(i));
         put(' ');
         const std::size_t last = borders_.size();
-        borders_.push_back(static_cast<std::uint32_t>(out - bytes_.data()));
+        put.close();
         for (int n = spec.min_n; n <= spec.max_n; ++n) {
             if (last - first <= static_cast<std::size_t>(n)) {  // a short word counts once, whole
                 terms_.push_back({borders_[first], borders_[last] - borders_[first]});

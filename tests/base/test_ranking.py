@@ -23,6 +23,15 @@ def test_ranking_of_a_matrix():
     assert ramify.Ranking.from_csr(scores, 1).labels()[0] == [(1, pytest.approx(0.9))]
 
 
+def test_rankings_join():
+    a = ramify.Ranking(np.array([[1, 0]]), np.array([[2.0, 1.0]]), 3, names=["x", "y", "z"])
+    joined = ramify.Ranking.concat([a, a])
+    assert joined.ids.tolist() == [[1, 0], [1, 0]]
+    assert joined.labels()[1][0] == ("y", 2.0)
+    with pytest.raises(ramify.DataError, match="one width"):
+        ramify.Ranking.concat([a, a.top(1)])
+
+
 def test_a_score_of_nought_is_an_entry():
     ranking = ramify.Ranking(np.array([[1, 0]]), np.array([[0.0, -1.0]]), 2)
     assert ranking.to_csr().nnz == 2

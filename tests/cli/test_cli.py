@@ -198,13 +198,14 @@ def test_an_interrupt_ends_it_quietly(model):
     assert b"Traceback" not in said
 
 
-def test_tables_on_a_terminal(model, train_file):
-    """With a terminal the tables have lines; in a pipe they are plain."""
+def test_tables_and_bars_on_a_terminal(model, train_file):
+    """With a terminal the tables have lines and long work has a bar; in a pipe all is plain."""
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "ramify", "evaluate", str(model), str(train_file)],
         stdout=follower,
+        stderr=follower,
         env={**os.environ, "COLUMNS": "100", "TERM": "xterm"},
     )
     os.close(follower)
@@ -220,4 +221,7 @@ def test_tables_on_a_terminal(model, train_file):
     os.close(leader)
     assert process.wait(30) == 0
     assert "─".encode() in seen or "━".encode() in seen
-    assert "━" not in run("evaluate", model, train_file).stdout
+    assert b"predicting" in seen
+    plain = run("evaluate", model, train_file)
+    assert "━" not in plain.stdout
+    assert plain.stderr == ""

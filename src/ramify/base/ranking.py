@@ -56,6 +56,14 @@ class Ranking:
         ids, best = native.csr_topk(matrix, k, resolve_threads(threads))
         return cls(ids, best, matrix.shape[1], names)
 
+    @classmethod
+    def concat(cls, parts: Sequence[Ranking]) -> Ranking:
+        """Rankings of the same labels, one below the other."""
+        if len({(part.k, part.n_labels) for part in parts}) != 1:
+            raise DataError("only rankings of one width and of the same labels can be joined")
+        ids, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "scores"))
+        return cls(ids, scores, parts[0].n_labels, parts[0].names)
+
     def __len__(self) -> int:
         return int(self.ids.shape[0])
 

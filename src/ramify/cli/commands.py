@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
 from ramify.cli.options import configured_model, read_data, record_options
 from ramify.cli.output import print_table, report_skipped, say
@@ -60,11 +61,8 @@ def predict(args: argparse.Namespace) -> None:
         if args.file != "-" and detect_format(args.file) not in RECORD_READERS:
             data = read_data(args.file, args)
             report_skipped(data)
-            for start in range(0, len(data), BATCH):
-                rows = slice(start, start + BATCH)
-                _write_ranking(
-                    out, model.predict_topk(data.inputs[rows], args.k), [None] * len(range(*rows.indices(len(data))))
-                )
+            for ranking in _ranked(model, data, args.k):
+                _write_ranking(out, ranking, [None] * len(ranking))
             return
         bad = BadLines("<stdin>" if args.file == "-" else args.file, args.skip_bad)
         for records in _record_batches(args, bad):
@@ -75,6 +73,16 @@ def predict(args: argparse.Namespace) -> None:
                 f"{bad.path}: {bad.n_skipped:,} bad lines were left out; "
                 f"first: line {bad.skipped[0].line}: {bad.skipped[0].reason}"
             )
+
+
+def _ranked(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
+    """Rankings of all points, batch by batch, with a progress bar."""
+    inputs = data.inputs if data.texts is None else _documents(model, data.texts)
+    with progress("predicting", len(data)) as advance:
+        for start in range(0, len(data), BATCH):
+            ranking = model.predict_topk(inputs[start : start + BATCH], k)
+            yield ranking
+            advance(len(ranking))
 
 
 def _documents(model: Model, texts: list[Any]) -> list[Any]:
@@ -169,10 +177,9 @@ def evaluate_model(args: argparse.Namespace) -> None:
 def _evaluate(model: Model, data: Dataset, args: argparse.Namespace) -> Evaluation:
     ks = [int(k) for k in args.ks.split(",")] if getattr(args, "ks", None) else None
     width = max(ks) if ks else 100
-    inputs = _documents(model, data.texts) if data.texts is not None else data.inputs
     filter_file = getattr(args, "filter", None)
     return evaluate(
-        model.predict_topk(inputs, width),
+        Ranking.concat(list(_ranked(model, data, width))),
         data.labels(),
         model.label_counts_,
         ks=ks,

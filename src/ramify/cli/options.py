@@ -54,6 +54,7 @@ def read_data(name: str, args: argparse.Namespace) -> Dataset:
         label_names=read_label_names(args.label_names) if args.label_names else None,
         skip_bad=args.skip_bad,
         threads=getattr(args, "threads", None),
+        verbose=0 if getattr(args, "quiet", False) else 1,
     )
 
 

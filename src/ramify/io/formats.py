@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.progress import progress
 from ramify.base.sparse import csr_from_parts, rows_from_lists
 from ramify.base.types import Csr, Label
 from ramify.io.dataset import Dataset
@@ -90,6 +91,7 @@ def read(
     label_names: Sequence[Label] | None = None,
     skip_bad: bool = False,
     threads: int | None = None,
+    verbose: int = 0,
 ) -> Dataset:
     """Read a data file.
 
@@ -101,6 +103,7 @@ def read(
     label_sep : separator of labels in a TSV or CSV cell
     label_names : names for files that number their labels
     skip_bad : leave bad lines out and count them, instead of raising `DataError` at the first
+    verbose : 1 shows how far it is, on a terminal
     """
     found = format or detect_format(path)
     if found not in FORMATS:
@@ -115,7 +118,11 @@ def read(
         names = _named(LabelVocabulary(range(labels.shape[1])), label_names)
         return Dataset(labels, names, X=features, n_skipped=bad.n_skipped, skipped=tuple(bad.skipped), name=name)
     options = RecordOptions(tuple(fields) if fields else None, label_sep, encoding)
-    records = list(RECORD_READERS[found](path, options, bad))
+    records = []
+    with progress(f"reading {name}", None, verbose) as advance:
+        for record in RECORD_READERS[found](path, options, bad):
+            records.append(record)
+            advance(1)
     return _dataset(records, bad, name, label_names)
 
 

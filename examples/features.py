@@ -1,0 +1,30 @@
+"""Your own texts to TF-IDF features: fields with weights, words joined with characters, saved and opened again."""
+
+from __future__ import annotations
+
+from ramify.features import Concat, Tfidf
+
+RECORDS = [
+    {"title": "Numerical linear algebra", "abstract": "Direct and iterative solvers for large sparse systems."},
+    {"title": "Regular expressions", "abstract": "Patterns that find and split text."},
+    {"title": "Sparse solvers", "abstract": "Preconditioned conjugate gradients for symmetric matrices."},
+]
+
+
+def main() -> None:
+    # A word of the title counts like three words of the abstract, in one feature space.
+    fields = Tfidf(fields={"title": 3.0, "abstract": 1.0}, sublinear_tf=True)
+    X = fields.fit_transform(RECORDS)
+    terms = fields.get_feature_names_out()
+    for record, row in zip(RECORDS, X, strict=True):
+        best = row.data.argsort()[::-1][:3]
+        print(f"{record['title']}: {', '.join(terms[row.indices[best]])}")
+
+    # Words and characters inside words, side by side: robust to spelling, German compounds and typing errors.
+    both = Concat(parts=(Tfidf(), Tfidf(analyzer="char_wb", ngram_range=(3, 5))), weights=(1.0, 0.5))
+    titles = [record["title"] for record in RECORDS]
+    print(both.fit_transform(titles).shape, both.transform(["spars solvers"]).nnz)
+
+
+if __name__ == "__main__":
+    main()
