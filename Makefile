@@ -1,7 +1,9 @@
 # The two commands of the README are `make demo` and `make test`. Each makes its own environment in .venv and needs
 # nothing but Python (3.11 or newer), make and a C++20 compiler.
 PYTHON ?= python3
-CXX ?= c++
+ifeq ($(origin CXX),default)  # make's own guess is g++, which not everybody has
+CXX := c++
+endif
 VENV := .venv
 SANITIZE := .venv-sanitize
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)

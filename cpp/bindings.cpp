@@ -1,5 +1,5 @@
 // The border to Python, and the only file that knows of it. It turns arrays into views, strings into code points and
-// results into arrays; src/ramify/base/native.py checks what is passed.
+// results into arrays. Sizes that belong together are checked here or in src/ramify/base/native.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -140,6 +140,8 @@ struct FieldCorpus {
     FieldCorpus(nb::list list, std::vector<float> field_weights, bool lowercase)
         : texts(list, lowercase), weights(std::move(field_weights)) {
         const auto n_fields = static_cast<std::int64_t>(weights.size());
+        if (n_fields == 0 || texts.views().size() % weights.size() != 0)
+            throw std::invalid_argument("every document needs a text for each field");
         corpus = {texts.views().data(), static_cast<std::int64_t>(texts.views().size()) / n_fields, n_fields, weights.data()};
     }
 };
@@ -332,6 +334,8 @@ NB_MODULE(_core, m) {
         .def("document_frequency", [](PyCorpusCounts& self) { return give_vector(std::vector<std::int64_t>(self.counts.document_frequency())); })
         .def("term_frequency", [](PyCorpusCounts& self) { return give_vector(std::vector<double>(self.counts.term_frequency())); })
         .def("freeze", [](PyCorpusCounts& self, std::optional<In<std::uint8_t>> keep) {
+            if (keep && keep->shape(0) != self.counts.document_frequency().size())
+                throw std::invalid_argument("keep has another length than the selected terms");
             FrozenVocabulary frozen;
             {
                 nb::gil_scoped_release release;

@@ -52,7 +52,10 @@ RankingSums ranking_sums(const RankingView& ranking, const CsrView<Index>& truth
                          std::int64_t n_groups, int threads) {
     const auto n_cells = static_cast<std::size_t>(n_groups * n_cutoffs), n_k = static_cast<std::size_t>(n_cutoffs);
     const std::int64_t n_blocks = (ranking.n + block_size - 1) / block_size;
-    const std::int64_t deepest = n_cutoffs > 0 ? cutoffs[n_cutoffs - 1] : 0;
+    std::int64_t deepest = ranking.width;  // no rank behind the ranking and no row's truth counts
+    for (std::int64_t row = 0; row < truth.rows; ++row)
+        deepest = std::max<std::int64_t>(deepest, truth.indptr[row + 1] - truth.indptr[row]);
+    if (n_cutoffs > 0) deepest = std::min(deepest, cutoffs[n_cutoffs - 1]);
     std::vector<double> discount(static_cast<std::size_t>(deepest)), ideal(static_cast<std::size_t>(deepest) + 1, 0.0);
     for (std::size_t j = 0; j < discount.size(); ++j) {
         discount[j] = 1.0 / std::log2(static_cast<double>(j) + 2.0);

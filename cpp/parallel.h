@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -64,8 +63,8 @@ void parallel_for(std::int64_t n_blocks, int threads, Body&& body) {
     try {
         helpers.reserve(static_cast<std::size_t>(n_helpers));
         for (int i = 0; i < n_helpers; ++i) helpers.emplace_back(work, i + 1, nullptr);
-    } catch (const std::system_error&) {
-        // The system refuses more threads: those that started, and this one, do the work.
+    } catch (...) {
+        // No more threads, or no memory for them: those that started, and this one, do the work.
     }
     work(0, interrupt_check.load(std::memory_order_relaxed));
     for (auto& helper : helpers) helper.join();

@@ -55,9 +55,12 @@ public:
         }
     }
 
-    // What was counted; the next document begins.
-    void take(std::vector<TermCount>& row) {
+    void take(std::vector<TermCount>& row) const {
         row.assign(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(size_));
+    }
+
+    // Before each document: also after one that ended in an error, since the counter outlives the call.
+    void clear() {
         size_ = 0;
         if (slots_.size() > 8192) {  // after an uncommonly long document
             slots_ = std::vector<std::uint32_t>(1024, 0);
@@ -148,9 +151,16 @@ void count_terms(Scratch& s, RecentTerms& recent, float weight, Prefetch&& prefe
 template <class Prefetch, class Lookup>
 void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, Scratch& s, RecentTerms& recent,
                     Prefetch&& prefetch, Lookup&& lookup) {
+    s.counter.clear();
     for (std::int64_t f = 0; f < corpus.n_fields; ++f) {
-        s.analyzer.analyze(spec, corpus.texts[doc * corpus.n_fields + f]);
+        const TextView& text = corpus.texts[doc * corpus.n_fields + f];
+        s.analyzer.analyze(spec, text);
         count_terms(s, recent, corpus.field_weights[f], prefetch, lookup);
+        if (text.length > (1 << 22)) {  // an uncommonly long text must not hold its memory for ever
+            s.analyzer = {};
+            s.keys = {};
+            s.ids = {};
+        }
     }
     s.counter.take(s.row);
 }

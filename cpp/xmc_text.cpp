@@ -167,14 +167,14 @@ struct LineParser {
             const std::int64_t id = parse_id(p, end, "feature", limits.n_features);
             if (p == end || *p != ':') fail("expected feature:value, found " + quoted(token, end));
             ++p;
-            const double value = parse_value(p, end);
-            if (!std::isfinite(value) || !std::isfinite(static_cast<float>(value)))
+            const float value = static_cast<float>(parse_value(p, end));
+            if (!std::isfinite(value))
                 fail("feature " + std::to_string(id) + " has the value " + quoted(token, end) + ", which is not finite");
-            if (value == 0.0) continue;  // says nothing, and would look like an entry
+            if (value == 0.0f) continue;  // says nothing, and would look like an entry
             ascending &= id > last;
             last = id;
             rows.features.push_back_reserved(static_cast<std::int32_t>(id));
-            rows.values.push_back_reserved(static_cast<float>(value));
+            rows.values.push_back_reserved(value);
         }
         if (!ascending) sort_features(first);
     }
@@ -185,12 +185,15 @@ struct LineParser {
         for (std::size_t i = first; i < rows.features.size(); ++i) sorting.emplace_back(rows.features[i], rows.values[i]);
         std::stable_sort(sorting.begin(), sorting.end(), [](auto& a, auto& b) { return a.first < b.first; });
         std::size_t out = first;
-        for (std::size_t i = 0; i < sorting.size(); ++out) {
+        for (std::size_t i = 0; i < sorting.size();) {
             float sum = 0.0f;
             const std::int32_t id = sorting[i].first;
             for (; i < sorting.size() && sorting[i].first == id; ++i) sum += sorting[i].second;
+            if (!std::isfinite(sum)) fail("the values of feature " + std::to_string(id) + " add up to a sum that is not finite");
+            if (sum == 0.0f) continue;
             rows.features[out] = id;
             rows.values[out] = sum;
+            ++out;
         }
         rows.features.cut(out);
         rows.values.cut(out);

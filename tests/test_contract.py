@@ -283,3 +283,21 @@ def test_learns_real_data(key, pydoc):
         assert found["nDCG@5"] > expected["nDCG@5"] + 5
     else:
         assert found["P@1"] == expected["P@1"]
+
+
+def test_a_refit_that_fails_is_no_trained_model(make, monkeypatch):
+    model = make().fit(TEXTS, LABELS)
+
+    def fail(inputs, labels):
+        raise MemoryError
+
+    monkeypatch.setattr(model, "_fit", fail)
+    with pytest.raises(MemoryError):
+        model.fit(TEXTS[:4], LABELS[:4])
+    with pytest.raises(ramify.NotFittedError):
+        model.predict_topk(TEXTS)
+
+
+def test_dense_labels_that_are_no_indicator(make):
+    with pytest.raises(ramify.DataError, match="other values than 0 and 1"):
+        make().fit(["a", "b", "c"], np.array([[3], [5], [7]]))

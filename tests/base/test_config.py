@@ -95,3 +95,12 @@ def test_every_parameter_is_described():
     assert list(described) == ["tree.max_leaf", "tree.kind", "spare", "rate", "span", "weights"]
     assert described["tree.kind"].type_name == "'means' or 'own'"
     assert all(info.doc for info in described.values())
+
+
+def test_numpy_numbers_are_numbers():
+    import numpy as np
+
+    machine = Machine(rate=np.float64(0.25), tree=Tree(max_leaf=np.int64(5)))
+    assert (type(machine.rate), type(machine.tree.max_leaf)) == (float, int)
+    with pytest.raises(ValueError, match="must be float"):
+        Machine(rate=10**400)

@@ -50,3 +50,8 @@ def test_no_rows_and_no_columns():
     assert ramify.Ranking(np.zeros((0, 3), int), np.zeros((0, 3)), 5).to_csr().shape == (0, 5)
     with pytest.raises(ValueError, match="k must be at least 1"):
         ramify.Ranking.from_csr(sparse.csr_matrix((2, 2)), 0)
+
+
+def test_names_must_fit():
+    with pytest.raises(ramify.DataError, match="2 names for 10 labels"):
+        ramify.Ranking(np.array([[5]]), np.array([[1.0]]), 10, names=["a", "b"])

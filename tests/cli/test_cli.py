@@ -96,6 +96,17 @@ def test_predict_from_standard_input(model, tmp_path):
     done = run("predict", model, "--skip-bad", input='{"text": "a"}\nbroken\n{"text": "b"}\n')
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
     assert "1 bad lines were left out" in done.stderr
+    latin = b'{"text": "gr\xf6\xdfer"}\n{"text": "b"}\n'
+    command = [sys.executable, "-m", "ramify", "predict", str(model)]
+    done = subprocess.run(command, input=latin, capture_output=True)
+    assert done.returncode == 1
+    assert b"<stdin>:1: not utf-8: byte 0xf6" in done.stderr
+    assert subprocess.run([*command, "--skip-bad"], input=latin, capture_output=True).stdout.count(b"\n") == 1
+    assert (
+        subprocess.run([*command, "--encoding", "latin-1"], input=latin, capture_output=True).stdout.count(b"\n") == 2
+    )
+    (tmp_path / "odd.dat").write_text("text\nred fox\n")
+    assert run("predict", model, tmp_path / "odd.dat", "--format", "csv").returncode == 0
     done = run("predict", model, "--out", tmp_path / "o.jsonl", input='{"text": "a"}\n')
     assert done.stdout == ""
     assert json.loads((tmp_path / "o.jsonl").read_text())["labels"]
@@ -225,3 +236,63 @@ def test_tables_and_bars_on_a_terminal(model, train_file):
     plain = run("evaluate", model, train_file)
     assert "━" not in plain.stdout
     assert plain.stderr == ""
+
+
+def test_where_the_input_may_stand(model, train_file, tmp_path):
+    """A FILE behind the options, a pipe, standard input, plain texts in a file, the built-in data."""
+    assert len(run("predict", model, "--k", 1, train_file).stdout.splitlines()) == 3
+    assert run("predict", model, "--k", 1, train_file, "more").returncode == 2
+    (tmp_path / "plain.txt").write_text("red fox\nhen\n")
+    assert len(run("predict", model, tmp_path / "plain.txt", "--text").stdout.splitlines()) == 2
+    assert run("predict", model, "pydoc:test", "--k", 1).stdout.count("\n") > 500
+    assert "points" in run("data", "stats", "-", input=train_file.read_text()).stdout
+    command = f"{sys.executable} -m ramify data stats <(cat {train_file})"
+    assert "points" in subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout
+
+
+def test_a_line_without_text_is_bad(model):
+    lines = '{"text": "a"}\n{"title": "t"}\n{"text": "c"}\n'
+    done = run("predict", model, input=lines)
+    assert done.returncode == 1
+    assert "<stdin>:2: no field 'text'" in done.stderr
+    done = run("predict", model, "--skip-bad", input=lines)
+    assert (done.returncode, done.stdout.count("\n")) == (0, 2)
+
+
+def test_output_files_are_whole_or_not_there(model, tmp_path):
+    out = tmp_path / "new" / "o.jsonl.gz"
+    assert run("predict", model, "--out", out, input='{"text": "a"}\nbroken\n').returncode == 1
+    assert list((tmp_path / "new").iterdir()) == []
+    assert run("predict", model, "--out", out, input='{"text": "a"}\n').returncode == 0
+    assert ramify.io.files.open_binary(out).read().count(b"\n") == 1
+
+
+def test_filters_speak_of_the_labels_of_the_file(tmp_path, capsys):
+    """Label 2 has no training point, so the model's numbers are not the file's."""
+    (tmp_path / "trn.txt").write_text("2 3 4\n0,1 0:1.0 2:0.5\n3 1:2\n")
+    (tmp_path / "tst.txt").write_text("1 3 4\n3 1:2\n")
+    assert main(["train", "popular", str(tmp_path / "trn.txt"), "--out", str(tmp_path / "m"), "--quiet"]) == 0
+    found = {}
+    for line in ("", "0 2", "0 3"):
+        (tmp_path / "f.txt").write_text(line + "\n")
+        arguments = ["evaluate", str(tmp_path / "m"), str(tmp_path / "tst.txt"), "--filter", str(tmp_path / "f.txt")]
+        assert main([*arguments, "--json"]) == 0
+        found[line] = json.loads(capsys.readouterr().out)["R@3"]
+    assert found == {"": 100.0, "0 2": 100.0, "0 3": 0.0}
+    for wrong in ("0 x", "0 9", "7 0", "0"):
+        (tmp_path / "f.txt").write_text(wrong + "\n")
+        assert main(arguments) == 1
+        assert "f.txt:1: " in capsys.readouterr().err
+
+
+def test_f1_does_not_depend_on_the_cutoffs(tmp_path, train_file, capsys):
+    assert main(["train", "popular", str(train_file), "--out", str(tmp_path / "m"), "--set", "threshold=0.1"]) == 0
+    values = []
+    for ks in ("1", "1,3"):
+        capsys.readouterr()
+        assert main(["evaluate", str(tmp_path / "m"), str(train_file), "--json", "--ks", ks]) == 0
+        values.append(json.loads(capsys.readouterr().out)["micro-F1"])
+    assert values[0] == values[1]
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", "m", "f", "--ks", "a"])
+    assert stop.value.code == 2

@@ -211,9 +211,9 @@ def test_concat_joins_analysers(pydoc):
 def test_saves_and_opens(make, tmp_path, pydoc):
     features = make().fit(GERMAN + pydoc.texts[:100])
     with StoreWriter(tmp_path / "m") as writer:
-        writer.manifest("x", {}, {"features": features.save(writer)})
+        writer.manifest("x", {}, {"features": features.save_to(writer)})
     store = Store(tmp_path / "m")
-    opened = type(features).load(store, store.state["features"])
+    opened = type(features).load_from(store, store.state["features"])
     queries = NASTY + GERMAN
     assert abs(opened.transform(queries) - features.transform(queries)).max() == 0
     assert opened.to_dict() == features.to_dict()
@@ -234,6 +234,11 @@ def test_saves_and_opens(make, tmp_path, pydoc):
     ({"fields": {}}, "fields"),
     ({"fields": {"a": 0.0}}, "fields"),
     ({"lowercase": 1}, "lowercase"),
+    ({"token_pattern": r"(?u)\b\w{0,}\b"}, "token_pattern"),
+    ({"fields": {"a": 1e300}}, "fields"),
+    ({"stop_words": ["a", 1]}, "stop_words"),
+    ({"ngram_range": (1, 1000)}, "ngram_range"),
+    ({"threads": 10**9}, "threads"),
 ])  # fmt: skip
 def test_refuses_bad_parameters(wrong, message):
     with pytest.raises(ValueError, match=message):
@@ -261,3 +266,73 @@ def test_refuses_bad_input():
         tfidf.transform([{"a": "red"}])
     assert tfidf.transform([]).shape == (0, 2)
     assert tfidf.transform(["nothing known"]).nnz == 0
+
+
+def test_an_error_in_one_document_does_not_reach_the_next():
+    """The counter outlives the call: what a failed document left there must not be counted for another."""
+    words = " ".join(f"w{i}" for i in range(300))
+    expected = Tfidf(threads=1).fit_transform(["red fox"] * 3).toarray().tolist()
+    with pytest.raises(ValueError, match="500 million"):
+        Tfidf(threads=1).fit([{"a": words, "b": "a" * 500_000_001}])
+    assert Tfidf(threads=1).fit_transform(["red fox"] * 3).toarray().tolist() == expected
+
+
+def test_parameters_that_change_after_fitting_change_nothing_learned(tmp_path):
+    tfidf = Tfidf(strip_accents="unicode").fit(["été red", "red fox"])
+    before = tfidf.transform(["ete fox"]).toarray()
+    tfidf.set_params(use_idf=False, norm=None, strip_accents=None, lowercase=False)
+    assert np.array_equal(tfidf.transform(["Été FOX"]).toarray(), before)
+    with StoreWriter(tmp_path / "m") as writer:
+        writer.manifest("x", {}, {"tfidf": tfidf.save_to(writer)})
+    store = Store(tmp_path / "m")
+    assert np.array_equal(Tfidf.load_from(store, store.state["tfidf"]).transform(["Été FOX"]).toarray(), before)
+
+
+def test_a_failed_fit_keeps_what_was_learned():
+    tfidf = Tfidf(min_df=1).fit(["red fox"])
+    for wrong in ([{"a": ""}], [], [1]):
+        with pytest.raises(ValueError, match=r"."):
+            tfidf.fit(wrong)
+    assert tfidf.transform(["red"]).nnz == 1
+
+
+def test_fields_that_are_not_there_are_named():
+    with pytest.raises(ramify.DataError, match="no document has the field 'titel'"):
+        Tfidf(fields={"titel": 2.0}).fit([{"title": "red fox"}])
+    with pytest.raises(ramify.DataError, match="plain texts"):
+        Tfidf(fields={"title": 2.0}).fit(["red fox"])
+    with pytest.raises(ramify.NotFittedError, match="fit"):
+        Tfidf().transform(["a"])
+
+
+@pytest.mark.parametrize("change", [
+    {"n_documents": float("inf")}, {"n_documents": None}, {"fields": {"a": float("nan")}}, {"fields": {"a": 1e300}},
+    {"fields": {}}, {"fields": 3}, {"params": {"token_pattern": r"(?u)\b\w{99999999999999,}\b"}},
+    {"params": {"stop_words": ["\ud800"]}}, {"params": {"threads": 10**12}}, {"params": 7},
+])  # fmt: skip
+def test_a_tampered_description_is_refused(tmp_path, change):
+    tfidf = Tfidf().fit(["red fox"])
+    with StoreWriter(tmp_path / "m") as writer:
+        writer.manifest("x", {}, {"tfidf": tfidf.save_to(writer)})
+    store = Store(tmp_path / "m")
+    with pytest.raises(ramify.ModelFormatError):
+        Tfidf.load_from(store, {**store.state["tfidf"], **change})
+
+
+def test_kept_on_its_own_and_copied(tmp_path):
+    """A fitted vectoriser is saved without a model, and copies work like the original."""
+    import copy
+
+    tfidf = Tfidf(ngram_range=[1, 2]).fit(text for text in GERMAN)  # lists and generators, as scikit-learn takes them
+    expected = tfidf.transform(GERMAN).toarray()
+    tfidf.save(tmp_path / "t")
+    for other in (Tfidf.load(tmp_path / "t", verify=True), copy.deepcopy(tfidf)):
+        assert np.array_equal(other.transform(GERMAN).toarray(), expected)
+    both = Concat(parts=[tfidf.clone(), Tfidf(analyzer="char")]).fit(GERMAN)
+    both.save(tmp_path / "c")
+    assert abs(Concat.load(tmp_path / "c").transform(GERMAN) - both.transform(GERMAN)).max() == 0
+    assert len(both.get_feature_names_out()) == both.n_features
+    assert both.get_feature_names_out()[0].startswith("0__")
+    with pytest.raises(ramify.ModelFormatError, match="holds a 'concat', not a 'tfidf'"):
+        Tfidf.load(tmp_path / "c")
+    assert not hasattr(copy.deepcopy(Tfidf()), "_native")

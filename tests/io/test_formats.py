@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import lzma
@@ -109,6 +110,7 @@ def test_parquet(tmp_path):
     ('{"text": "x", "labels": ["a"], "weights": [1, 2]}', "2 weights for 1 labels"),
     ('{"text": "x", "labels": ["a"], "weights": [NaN]}', "NaN"),
     ('{"text": "x", "labels": ["a"], "weights": [-1]}', "not a finite number"),
+    ('{"text": "x", "labels": ["a"], "weights": [1' + "0" * 400 + "]}", "not a finite number"),
     ('{"text": "x", "labels": ["a"], "id": [1]}', "'id'"),
     ("[" * 100_000, "not valid JSON"),
 ])  # fmt: skip
@@ -130,6 +132,8 @@ def test_bad_json_lines(tmp_path, line, reason):
     ("a.csv", 'text,labels\n"x"y,a\n', 2, "not valid CSV"),
     ("a.csv", "text,labels,weights\nx,a,heavy\n", 2, "not a number"),
     ("a.csv", "text,labels\nx,[1\n", 2, "not a valid JSON list"),
+    ("a.csv", "text,labels\nx," + "[" * 100_000 + "\n", 2, "not a valid JSON list"),
+    ("a.csv", "text,labels,weights\nx,a,[null]\n", 2, "not a number"),
     ("a.tsv", "x\t<http://a>\ny <http://b>\n", 2, "no tab"),
     ("a.tsv", "x\t<http://a>\ny\thttp://b\n", 2, "angle brackets"),
 ])  # fmt: skip
@@ -172,6 +176,9 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "array.json").write_text('[{"text": "x"}]')
     with pytest.raises(ramify.DataError, match="one object a line"):
         ramify.read(tmp_path / "array.json")
+    (tmp_path / "noise.gz").write_bytes(b"\x1f\x8bnoise")
+    with pytest.raises(ramify.DataError, match=r"noise\.gz: the compressed file"):
+        ramify.read(tmp_path / "noise.gz")
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(JSONL.encode() * 500)[:-20])
     with pytest.raises(ramify.DataError, match="cut off"):
         ramify.read(tmp_path / "cut.jsonl.gz", format="jsonl")
@@ -191,6 +198,11 @@ def test_label_names(tmp_path):
     (tmp_path / "labels.txt").write_text("entity\nfox\nfox\n")
     names = read_label_names(tmp_path / "labels.txt")
     assert names == ["entity", "fox", "fox (2)"]
+    (tmp_path / "odd.txt").write_bytes("\ufeffa\u2028b\nx\nx (3)\nx\n".encode())
+    assert read_label_names(tmp_path / "odd.txt") == ["a\u2028b", "x", "x (3)", "x (3) (3)"]
+    (tmp_path / "bad.txt").write_bytes(b"a\n\xff\n")
+    with pytest.raises(ramify.DataError, match=r"bad\.txt:2: not utf-8"):
+        read_label_names(tmp_path / "bad.txt")
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "x", "labels": [2, 0]}\n')
     assert ramify.read(path, label_names=names).labels() == [["entity", "fox (2)"]]
@@ -224,3 +236,68 @@ def test_npz(tmp_path):
     np.savez(tmp_path / "wrong.npz", **wrong)
     with pytest.raises(ramify.DataError, match="damaged"):
         ramify.read(tmp_path / "wrong.npz")
+
+
+def test_csv_lines_are_counted_in_the_file(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'text,labels\n"two\nlines",a\n\xff,b\nfine,c\nx,y,z\n')
+    data = ramify.read(path, skip_bad=True)
+    assert [bad.line for bad in data.skipped] == [4, 6]
+    assert data.labels() == [["a"], ["c"]]
+
+
+def test_lone_surrogates_are_written_and_read(tmp_path):
+    matrix, names = ramify.io.labels.encode_labels([["a"]])
+    ramify.write(ramify.Dataset(matrix, names, texts=["\ud800 ä"]), tmp_path / "a.jsonl")
+    assert ramify.read(tmp_path / "a.jsonl").texts == ["\ud800 ä"]
+
+
+def test_damaged_npz_files_are_refused(tmp_path):
+    """Bytes flipped at random: each reads, or raises DataError."""
+    import random
+
+    matrix, names = ramify.io.labels.encode_labels([["a"], ["b", "c"]])
+    ramify.write(ramify.Dataset(matrix, names, X=np.eye(2, 3, dtype=np.float32)), tmp_path / "a.npz")
+    whole = (tmp_path / "a.npz").read_bytes()
+    rng = random.Random(0)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        (tmp_path / "b.npz").write_bytes(damaged)
+        with contextlib.suppress(ramify.DataError):
+            ramify.read(tmp_path / "b.npz", format="npz")
+    parts = {f"{m}_{p}": getattr(matrix, p) for m in "XY" for p in ("data", "indices", "indptr", "shape")}
+    for change in (
+        {"X_shape": np.array(3)},
+        {"X_shape": np.array(["a", "b"])},
+        {"X_indices": matrix.indices + 0.5},
+        {"label_names": np.ones((3, 1))},
+    ):
+        np.savez(tmp_path / "c.npz", **{**parts, **change})
+        with pytest.raises(ramify.DataError, match=r"c\.npz"):
+            ramify.read(tmp_path / "c.npz")
+    huge, names = ramify.io.labels.encode_labels([[2**70]])
+    with pytest.raises(ramify.DataError, match="64 bits"):
+        ramify.write(ramify.Dataset(huge, names, X=np.eye(1)), tmp_path / "d.npz")
+
+
+def test_a_missing_header_is_noticed(tmp_path):
+    for name, text in (("a.tsv", "foo bar\t1;2\nbaz\t3\n"), ("b.csv", "text;labels\nx;a\n")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ramify.DataError, match=":1: no column 'text' in the header"):
+            ramify.read(tmp_path / name)
+    (tmp_path / "c.csv").write_text('text,labels\n"unterminated,1\nfoo,2\nbar,3\n')
+    with pytest.raises(ramify.DataError, match="3 bad lines were left out"):
+        ramify.read(tmp_path / "c.csv", skip_bad=True)
+    (tmp_path / "d.json").write_text('[{"text":"a","labels":[1]}]')
+    with pytest.raises(ramify.DataError, match="one object a line"):
+        ramify.read(tmp_path / "d.json")
+
+
+def test_the_first_record_says_what_the_others_must_have(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "labels": [1]}\n{"title": "b", "labels": [1]}\n')
+    with pytest.raises(ramify.DataError, match=":2: no field 'text'"):
+        ramify.read(path)
+    assert ramify.read(path, skip_bad=True).texts == ["a"]

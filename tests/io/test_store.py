@@ -123,6 +123,13 @@ def test_only_models_are_overwritten(tmp_path):
     with pytest.raises(ramify.ModelFormatError, match="not a directory"):
         StoreWriter(tmp_path / "file")
     assert (place / "cat.jpg").read_text() == "meow"
+    (place / "manifest.json").write_text('{"name": "my web app"}')
+    with pytest.raises(ramify.ModelFormatError, match="not a model"):
+        StoreWriter(place)
+    write_store(tmp_path / "m")
+    (tmp_path / "m" / "notes.txt").write_text("mine")
+    with pytest.raises(ramify.ModelFormatError, match="not a model"):
+        StoreWriter(tmp_path / "m")
 
 
 @pytest.mark.parametrize(("change", "message"), [
@@ -211,11 +218,11 @@ def tfidf_store(path):
     ]
     tfidf = Tfidf(ngram_range=(1, 2)).fit(texts)
     with StoreWriter(path) as writer:
-        writer.manifest("x", {}, {"tfidf": tfidf.save(writer)})
+        writer.manifest("x", {}, {"tfidf": tfidf.save_to(writer)})
 
     def use(place):
         store = Store(place)
-        opened = Tfidf.load(store, store.state["tfidf"])
+        opened = Tfidf.load_from(store, store.state["tfidf"])
         opened.transform([*texts, "unknown words here"])
 
     return use
@@ -314,3 +321,25 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
+
+
+def test_where_names_cannot_be_swapped(tmp_path, monkeypatch):
+    """Without the system call the old model is moved aside, and moved back if the new one cannot take its place."""
+    from ramify.io import store
+
+    monkeypatch.setattr(store, "_exchange", lambda a, b: False)
+    write_store(tmp_path / "m")
+    write_store(tmp_path / "m", np.ones(2))
+    assert Store(tmp_path / "m").array("a", np.float64).tolist() == [1, 1]
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    rename = Path.rename
+
+    def refuse_the_new(self, target):
+        if self.name.endswith(".saving"):
+            raise OSError("no")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refuse_the_new)
+    with pytest.raises(OSError, match="no"):
+        write_store(tmp_path / "m", np.zeros(3))
+    assert Store(tmp_path / "m").array("a", np.float64).tolist() == [1, 1]

@@ -118,6 +118,8 @@ def test_defined_answers(tmp_path):
     assert [row.indices.tolist() for row in labels] == [[1, 3], [], [], [4]]  # a label named twice is one label
     assert features.has_canonical_format
     assert features.nnz == 4
+    path.write_text("1 6 5\n1 3:1 3:-1 2:1e-50 1:1\n")
+    assert read(path)[0].indices.tolist() == [1]  # sums and numbers that vanish are left out too
 
 
 @pytest.mark.parametrize(("line", "reason"), [
@@ -130,6 +132,7 @@ def test_defined_answers(tmp_path):
     ("1 2:inf", "not finite"),
     ("1 2:1e39", "not finite"),
     ("1 2:1e999", "out of range"),
+    ("1 2:3e38 2:3e38", "not finite"),
     ("1 2:", "not a number"),
     ("1 2:1x", "not a number"),
     ("1 2:1:3", "not a number"),
@@ -201,3 +204,11 @@ def test_writes_what_it_reads(tmp_path):
         assert np.array_equal(again.X.indices, data.X.indices)
         assert np.array_equal(again.Y.indices, data.Y.indices)
         assert again.X.shape == data.X.shape
+
+
+def test_blank_lines_behind_bad_ones(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("3 5 4\n0 1:1\nbroken\n2 2:1\n\n")
+    features, _, bad = read(path, skip=True)
+    assert features.shape == (2, 5)
+    assert [b.line for b in bad.skipped] == [3]

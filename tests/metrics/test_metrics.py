@@ -235,11 +235,31 @@ def test_refusals():
         ramify.evaluate(ranking, [[0], [1]])
     with pytest.raises(ramify.DataError, match="columns"):
         ramify.evaluate(ranking, sparse.csr_matrix((1, 5)))
-    with pytest.raises(ramify.DataError, match="ranking or a sparse matrix"):
+    with pytest.raises(ramify.DataError, match="n × L matrix"):
         ramify.evaluate([[0]], [[0]])
-    with pytest.raises(ValueError, match="cutoffs"):
-        ramify.evaluate(ranking, [[0]], ks=[0])
+    for wrong in ([0], [1.5], [True]):
+        with pytest.raises(ValueError, match="ks must be"):
+            ramify.evaluate(ranking, [[0]], ks=wrong)
+    with pytest.raises(ramify.DataError, match="shape"):
+        ramify.evaluate(ranking, [[0]], filter_pairs=sparse.csr_matrix((3, 2)))
+    assert ramify.evaluate(ranking, [[0]], filter_pairs=[], ks=[1, 10**13])["P@1"] == 100.0
     with pytest.raises(ramify.DataError, match="between -1 and 1"):
         ranking_of([[2]], 2)
     with pytest.raises(ramify.DataError, match="shape"):
         ramify.Ranking(np.zeros((2, 2), int), np.zeros((2, 3)), 4)
+
+
+def test_a_narrow_ranking_says_that_f1_is_cut():
+    model = ramify.Popular(threshold=0.1).fit(["a"], [list(range(20))])
+    narrow = ramify.evaluate(model.predict_topk(["q"], 5), [list(range(20))])
+    assert any("larger k" in note for note in narrow.notes())
+    wide = ramify.evaluate(model.predict_topk(["q"], 20), [list(range(20))], ks=1)
+    assert wide["micro-F1"] == 100.0
+    assert not any("larger k" in note for note in wide.notes())
+    with pytest.raises(ValueError, match="propensity constants"):
+        inverse_propensity(LabelCounts(5, np.ones(2)), (float("nan"), 1.0))
+
+
+def test_dense_scores():
+    scores = np.array([[0.1, 0.9], [0.8, 0.0]])
+    assert ramify.evaluate(scores, [[1], [0]], ks=[1])["P@1"] == 100.0

@@ -23,3 +23,9 @@ def test_damaged_shares_are_refused(tmp_path):
     np.save(tmp_path / "m" / "shares.npy", np.array([np.nan], np.float32))
     with pytest.raises(ramify.ModelFormatError, match="not numbers"):
         ramify.load(tmp_path / "m")
+
+
+def test_predict_finds_all_labels_over_the_threshold():
+    names = list(range(250))
+    model = ramify.Popular().fit(["a", "b"], [names, names])
+    assert model.predict(["q"]).sum() == 250

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -56,6 +57,12 @@ class Config:
         hints = _hints(type(self))
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
+            if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():  # as grid searches pass them
+                value = value.item()
+                setattr(self, f.name, value)
+            elif isinstance(value, list):
+                value = coerce(value, hints[f.name])
+                setattr(self, f.name, value)
             name = f"{type(self).__name__}.{f.name}"
             if not _fits(value, hints[f.name]):
                 raise ValueError(f"{name} must be {type_name(hints[f.name])}; got {value!r}")
@@ -239,7 +246,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        return whole or (isinstance(value, float) and value == value)
     return isinstance(value, hint)
 
 

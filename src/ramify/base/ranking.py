@@ -42,6 +42,8 @@ class Ranking:
             raise DataError(f"a ranking needs ids and scores of one (n, k) shape; got {ids.shape} and {scores.shape}")
         if ids.dtype.kind not in "iu":
             raise DataError(f"label ids must be whole numbers; got {ids.dtype}")
+        if self.names is not None and len(self.names) != self.n_labels:
+            raise DataError(f"{len(self.names)} names for {self.n_labels} labels")
         if ids.size and (int(ids.min()) < -1 or int(ids.max()) >= self.n_labels):
             raise DataError(
                 f"label ids must lie between -1 and {self.n_labels - 1}; found {int(ids.min())} to {int(ids.max())}"
@@ -95,6 +97,8 @@ class Ranking:
 
     def top(self, k: int) -> Ranking:
         """Return the first k columns."""
+        if k < 1:
+            raise ValueError(f"k must be at least 1; got {k}")
         return Ranking(self.ids[:, :k], self.scores[:, :k], self.n_labels, self.names)
 
     def __getitem__(self, rows: Any) -> Ranking:

@@ -78,6 +78,10 @@ def indicator(matrix: Any, name: str = "y") -> Csr:
         if dense.ndim != 2 or dense.dtype.kind not in "biuf":
             raise DataError(f"{name} must be a list of label lists or an n × L indicator matrix")
         csr = as_csr(sparse.csr_matrix(dense), name)
+        if np.any((csr.data != 1) & (csr.data > 0)):
+            raise DataError(
+                f"{name} is a dense matrix with other values than 0 and 1; give an indicator or lists of labels"
+            )
     if csr.nnz and csr.data.min() < 0:
         raise DataError(f"{name} has negative entries; an indicator holds 0 and 1")
     if np.any(csr.data == 0):

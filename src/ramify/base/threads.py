@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 
+MAX_THREADS = 4096
+
 
 def resolve_threads(threads: int | None = None) -> int:
     """Threads to use: the given number, else ``RAMIFY_THREADS``, else the cores that this process may run on."""
     if threads is not None:
-        if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-            raise ValueError(f"threads must be a whole number from 1 up, or None for all cores; got {threads!r}")
+        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+            raise ValueError(
+                f"threads must be a whole number from 1 to {MAX_THREADS}, or None for all cores; got {threads!r}"
+            )
         return threads
     wish = os.environ.get("RAMIFY_THREADS", "").strip()
     if wish:
-        if not wish.isdecimal() or int(wish) < 1:
-            raise ValueError(f"RAMIFY_THREADS must be a whole number from 1 up; it is {wish!r}")
+        if not wish.isdecimal() or not 1 <= int(wish) <= MAX_THREADS:
+            raise ValueError(f"RAMIFY_THREADS must be a whole number from 1 to {MAX_THREADS}; it is {wish!r}")
         return int(wish)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
+from typing import Any
 
 from ramify.base.errors import DataError
-from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
-from ramify.cli.options import configured_model, read_data, record_options
+from ramify.cli.options import configured_model, read_data
 from ramify.cli.output import print_table, report_skipped, say
+from ramify.cli.predict import ranked
 from ramify.io.dataset import Dataset
-from ramify.io.files import BadLines
-from ramify.io.formats import RECORD_READERS, detect_format, iter_records, write
-from ramify.io.records import Record, RecordError, parse_json_line
+from ramify.io.files import BadLines, read_lines
+from ramify.io.formats import write
 from ramify.io.store import Store
 from ramify.metrics.report import Evaluation, evaluate
 from ramify.models import load, model_class
 from ramify.models.base import Model
-
-BATCH = 1024
 
 
 def train(args: argparse.Namespace) -> None:
@@ -53,106 +44,6 @@ def train(args: argparse.Namespace) -> None:
         print_evaluation(_evaluate(model, dev, args))
 
 
-def predict(args: argparse.Namespace) -> None:
-    """``ramify predict``: JSON Lines in, JSON Lines out."""
-    model = load(args.model)
-    model.set_params(threads=args.threads, verbose=0)
-    with _output(args.out) as out:
-        if args.file != "-" and detect_format(args.file) not in RECORD_READERS:
-            data = read_data(args.file, args)
-            report_skipped(data)
-            for ranking in _ranked(model, data, args.k):
-                _write_ranking(out, ranking, [None] * len(ranking))
-            return
-        bad = BadLines("<stdin>" if args.file == "-" else args.file, args.skip_bad)
-        for records in _record_batches(args, bad):
-            documents = _documents(model, [r.text for r in records])
-            _write_ranking(out, model.predict_topk(documents, args.k), [r.id for r in records])
-        if bad.n_skipped:
-            say(
-                f"{bad.path}: {bad.n_skipped:,} bad lines were left out; "
-                f"first: line {bad.skipped[0].line}: {bad.skipped[0].reason}"
-            )
-
-
-def _ranked(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
-    """Rankings of all points, batch by batch, with a progress bar."""
-    inputs = data.inputs if data.texts is None else _documents(model, data.texts)
-    with progress("predicting", len(data)) as advance:
-        for start in range(0, len(data), BATCH):
-            ranking = model.predict_topk(inputs[start : start + BATCH], k)
-            yield ranking
-            advance(len(ranking))
-
-
-def _documents(model: Model, texts: list[Any]) -> list[Any]:
-    """Texts as the model wants them: a model of fields takes a plain text as its field ``text``."""
-    if model.input_kind_ == "fields":
-        return [t if isinstance(t, dict) else {"text": t} for t in texts]
-    return texts
-
-
-def _record_batches(args: argparse.Namespace, bad: BadLines) -> Iterator[list[Record]]:
-    options = record_options(args)
-    if args.file == "-":
-        for lines in _stdin_lines():
-            batch = []
-            for number, line in lines:
-                if args.text:
-                    batch.append(Record(line, []))
-                    continue
-                if not line.strip():
-                    continue
-                try:
-                    batch.append(parse_json_line(line, options, number))
-                except RecordError as error:
-                    bad.report(number, f"{error} (plain texts, one a line, are read with --text)")
-            if batch:
-                yield batch
-        return
-    records = iter_records(args.file, format=args.format, options=options, bad=bad)
-    while batch := [r for _, r in zip(range(BATCH), records, strict=False)]:
-        yield batch
-
-
-def _stdin_lines() -> Iterator[list[tuple[int, str]]]:
-    """Whole lines as they arrive: one by one from a slow writer, many at a time from a fast one."""
-    rest, number = b"", 0
-    while True:
-        chunk = os.read(sys.stdin.fileno(), 1 << 20)
-        *lines, rest = (rest + chunk).split(b"\n")
-        if not chunk and rest:
-            lines, rest = [rest], b""
-        decoded = []
-        for line in lines:
-            number += 1
-            try:
-                decoded.append((number, line.rstrip(b"\r").decode("utf-8")))
-            except UnicodeDecodeError as error:
-                raise DataError(f"<stdin>:{number}: not UTF-8: {error.reason}") from error
-        for start in range(0, len(decoded), BATCH):
-            yield decoded[start : start + BATCH]
-        if not chunk:
-            return
-
-
-@contextlib.contextmanager
-def _output(path: str | None) -> Iterator[IO[str]]:
-    if path is None:
-        yield sys.stdout
-        return
-    with Path(path).open("w", encoding="utf-8") as file:
-        yield file
-
-
-def _write_ranking(out: IO[str], ranking: Ranking, ids: list[str | None]) -> None:
-    for labels, identity in zip(ranking.labels(), ids, strict=True):
-        value: dict[str, Any] = {} if identity is None else {"id": identity}
-        value["labels"] = [{"label": name, "score": round(score, 6)} for name, score in labels]
-        out.write(json.dumps(value, ensure_ascii=False) + "\n")
-    out.flush()
-
-
 def evaluate_model(args: argparse.Namespace) -> None:
     """``ramify evaluate``."""
     model = load(args.model)
@@ -175,20 +66,38 @@ def evaluate_model(args: argparse.Namespace) -> None:
 
 
 def _evaluate(model: Model, data: Dataset, args: argparse.Namespace) -> Evaluation:
-    ks = [int(k) for k in args.ks.split(",")] if getattr(args, "ks", None) else None
-    width = max(ks) if ks else 100
-    filter_file = getattr(args, "filter", None)
+    ks = getattr(args, "ks", None)
+    width = min(model.n_labels, max(100, *ks) if ks else 100)  # no fewer: F1 looks at all of them
     return evaluate(
-        Ranking.concat(list(_ranked(model, data, width))),
+        Ranking.concat(list(ranked(model, data, width))),
         data.labels(),
         model.label_counts_,
         ks=ks,
         threshold=model.threshold,
         propensity=getattr(args, "propensity", "default"),
         unseen=getattr(args, "unseen", "count"),
-        filter_pairs=np.loadtxt(filter_file, dtype=np.int64, ndmin=2) if filter_file else None,
+        filter_pairs=_read_pairs(args.filter, data, model, args) if getattr(args, "filter", None) else None,
         threads=args.threads,
     )
+
+
+def _read_pairs(path: str, data: Dataset, model: Model, args: argparse.Namespace) -> list[list[int]]:
+    """Pairs of row and label in the numbers of the data file, in those of the model; others do nothing."""
+    numbered = data.X is not None or args.label_names  # the file's numbers are places in its list of names
+    pairs = []
+    for number, line in read_lines(path, "utf-8", BadLines(path, skip=False)):
+        parts = line.split()
+        if not parts:
+            continue
+        if len(parts) != 2 or not all(p.isdecimal() for p in parts):
+            raise DataError(f"{path}:{number}: expected a row and a label number, found {line[:60]!r}")
+        row, label = map(int, parts)
+        if row >= len(data) or (numbered and label >= data.n_labels):
+            raise DataError(f"{path}:{number}: there is no such row or label in the data")
+        found = model.labels_.numbers.get(data.label_names[label] if numbered else label)
+        if found is not None:
+            pairs.append([row, found])
+    return pairs
 
 
 def print_evaluation(result: Evaluation) -> None:
@@ -202,6 +111,19 @@ def inspect(args: argparse.Namespace) -> None:
     """``ramify inspect``."""
     store = Store(args.model, verify=args.verify)
     model = load(args.model)
+    if args.json:
+        facts: dict[str, Any] = {
+            "kind": store.kind,
+            "library_version": store.library_version,
+            "input_kind": model.input_kind_,
+            "n_features": model.n_features_in_,
+            "n_labels": model.n_labels,
+            "n_points": model.label_counts_.n_points,
+            "params": store.params,
+            "files": store.files,
+        }
+        print(json.dumps(facts, ensure_ascii=False))
+        return
     facts = {
         "kind": store.kind,
         "written by": f"Ramify {store.library_version}",
@@ -214,9 +136,6 @@ def inspect(args: argparse.Namespace) -> None:
     }
     if args.verify:
         facts["content"] = "fits its hashes"
-    if args.json:
-        print(json.dumps({**facts, "params": store.params, "files": store.files}, ensure_ascii=False))
-        return
     print_table([[k, v] for k, v in facts.items()], header=False)
     print_table(
         [["parameter", "value"], *([p.path, json.dumps(_value(store.params, p.path))] for p in type(model).describe())]

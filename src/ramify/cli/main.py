@@ -23,21 +23,41 @@ class _ModelHelp(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help="show this help; after a MODEL, also its parameters")
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
-        from ramify.models import model_class
+        from ramify.models import REGISTRY, model_class
 
         parser.print_help()
-        if getattr(namespace, "model", None):
-            cls = model_class(namespace.model)
-            print(f"\nparameters of {namespace.model}, set with --set NAME=VALUE or in a TOML file:")
+        key = getattr(namespace, "model", None) or next((word for word in sys.argv if word in REGISTRY), None)
+        if key:
+            cls = model_class(key)
+            print(f"\nparameters of {key}, set with --set NAME=VALUE or in a TOML file:")
             for info in cls.describe():
                 print(f"  {info.path} = {info.default!r}  ({info.type_name})\n      {info.doc}")
         parser.exit()
+
+
+def _cutoffs(text: str) -> list[int]:
+    values = [int(part) for part in text.split(",")]
+    if not all(1 <= k < 2**31 for k in values):
+        raise ValueError
+    return values
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line; a FILE may also stand behind the options, which argparse alone does not take."""
+    parser = make_parser()
+    args, extra = parser.parse_known_args(argv)
+    if len(extra) == 1 and args.command == "predict" and args.file == "-" and not extra[0].startswith("-"):
+        args.file, extra = extra[0], []
+    if extra:
+        parser.error(f"unrecognized arguments: {' '.join(extra)}")
+    return args
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     from ramify.cli import commands
     from ramify.cli.options import add_data_options
+    from ramify.cli.predict import predict
     from ramify.metrics import FAMILIES
     from ramify.models import REGISTRY
 
@@ -71,7 +91,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--threads", type=int, metavar="N", help="threads to use (default: RAMIFY_THREADS or all cores)")
     add_data_options(sub)
 
-    sub = command("predict", "Rank labels: JSON Lines in, JSON Lines out, as they arrive.", commands.predict)
+    sub = command("predict", "Rank labels: JSON Lines in, JSON Lines out, as they arrive.", predict)
     sub.add_argument("model", metavar="DIR", help="a saved model")
     sub.add_argument(
         "file",
@@ -81,7 +101,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="data file; - or nothing reads JSON Lines from standard input",
     )
     sub.add_argument("--k", type=int, default=10, help="labels for each row (default: 10)")
-    sub.add_argument("--text", action="store_true", help="standard input holds plain texts, one a line")
+    sub.add_argument("--text", action="store_true", help="the input holds plain texts, one a line")
     sub.add_argument("--out", metavar="FILE", help="write there instead of to standard output")
     sub.add_argument("--threads", type=int, metavar="N", help="threads to use")
     add_data_options(sub)
@@ -89,7 +109,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = command("evaluate", "Measure a model on labelled data.", commands.evaluate_model)
     sub.add_argument("model", metavar="DIR", help="a saved model")
     sub.add_argument("file", metavar="FILE", help=file_help)
-    sub.add_argument("--ks", metavar="1,3,5", help="cutoffs (default: 1,3,5,10,100)")
+    sub.add_argument("--ks", type=_cutoffs, metavar="1,3,5", help="cutoffs (default: 1,3,5,10,100)")
     sub.add_argument(
         "--propensity", choices=list(FAMILIES), default="default", help="family of data set for PSP (default: default)"
     )
@@ -128,8 +148,8 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    args = make_parser().parse_args(argv)
     try:
+        args = _parse(argv)
         args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough, as in `| head`

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import os
+import shutil
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,24 +43,44 @@ def record_options(args: argparse.Namespace) -> RecordOptions:
     return RecordOptions(tuple(args.fields.split(",")) if args.fields else None, args.label_sep, args.encoding)
 
 
+def is_built_in(name: str) -> bool:
+    """Whether a file name stands for a built-in data set, such as ``pydoc`` or ``pydoc:train``."""
+    return name.partition(":")[0] in datasets.names() and not Path(name).exists()
+
+
 def read_data(name: str, args: argparse.Namespace) -> Dataset:
-    """Read a file, or a built-in data set such as ``pydoc`` or ``pydoc:train``."""
-    stem, _, part = name.partition(":")
-    if stem in datasets.names() and not Path(name).exists():
+    """Read a file, a pipe, - for standard input, or a built-in data set."""
+    if is_built_in(name):
+        stem, _, part = name.partition(":")
         data = datasets.load(stem)
         return data.split(part) if part else data
     options = record_options(args)
-    return read(
-        name,
-        format=args.format,
-        fields=options.fields,
-        label_sep=options.label_sep,
-        encoding=options.encoding,
-        label_names=read_label_names(args.label_names) if args.label_names else None,
-        skip_bad=args.skip_bad,
-        threads=getattr(args, "threads", None),
-        verbose=0 if getattr(args, "quiet", False) else 1,
-    )
+    with _regular_file(name) as path:
+        data = read(
+            path,
+            format=args.format,
+            fields=options.fields,
+            label_sep=options.label_sep,
+            encoding=options.encoding,
+            label_names=read_label_names(args.label_names) if args.label_names else None,
+            skip_bad=args.skip_bad,
+            threads=getattr(args, "threads", None),
+            verbose=0 if getattr(args, "quiet", False) else 1,
+        )
+    return dataclasses.replace(data, name=Path(name).name)
+
+
+@contextlib.contextmanager
+def _regular_file(name: str) -> Iterator[str]:
+    """A name that can be opened twice, to look at the format and to read: what comes through a pipe is kept first."""
+    if name != "-" and not Path(name).is_fifo():
+        yield name
+        return
+    with tempfile.NamedTemporaryFile(prefix="ramify-") as kept:
+        with open(0 if name == "-" else name, "rb", closefd=name != "-") as source:
+            shutil.copyfileobj(source, kept)
+        kept.flush()
+        yield kept.name
 
 
 def configured_model(cls: type[Model], config: str | None, settings: list[str]) -> Model:
@@ -85,7 +110,7 @@ def _read_toml(path: str) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         raise DataError(f"{path}: {os.strerror(error.errno or 0)}") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # not TOML, or not UTF-8
         raise DataError(f"{path}: not valid TOML: {error}") from error
 
 

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 from scipy import sparse
 
-from ramify.base.config import Config, param
+from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
-from ramify.base.types import Csr
+from ramify.base.types import AnyArray, Csr
+from ramify.features.saved import SavedFeatures
 from ramify.features.tfidf import Tfidf
 from ramify.io.store import Store, StoreWriter
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Concat(Config):
+class Concat(SavedFeatures):
     """Joins several analysers of the same texts, such as words and characters inside words.
 
     >>> both = Concat(parts=(Tfidf(), Tfidf(analyzer="char_wb", ngram_range=(3, 5))), weights=(1.0, 0.5))
     """
+
+    kind: ClassVar[str] = "concat"
 
     parts: tuple[Tfidf, ...] = param(factory=lambda: (Tfidf(),), doc="the analysers, in column order")
     weights: tuple[float, ...] | None = param(None, "a factor for the columns of each part; None: 1 each")
@@ -60,17 +64,21 @@ class Concat(Config):
         """Number of columns."""
         return sum(part.n_features for part in self.parts)
 
-    def save(self, writer: StoreWriter, prefix: str = "features") -> dict[str, Any]:
-        """Write what was learned; returns what `load` needs to know."""
-        parts = [part.save(writer, f"{prefix}_{i}") for i, part in enumerate(self.parts)]
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+        """Terms in column order, with the number of their part in front: ``0__word``."""
+        return np.concatenate([f"{i}__" + part.get_feature_names_out() for i, part in enumerate(self.parts)])
+
+    def save_to(self, writer: StoreWriter, prefix: str = "features") -> dict[str, Any]:
+        """Write what was learned into a model's directory; returns what `load_from` needs to know."""
+        parts = [part.save_to(writer, f"{prefix}_{i}") for i, part in enumerate(self.parts)]
         return {"parts": parts, "weights": None if self.weights is None else list(self.weights)}
 
     @classmethod
-    def load(cls, store: Store, info: Any, prefix: str = "features") -> Concat:
-        """Open what was saved with `save`."""
+    def load_from(cls, store: Store, info: Any, prefix: str = "features") -> Concat:
+        """Open what `save_to` wrote."""
         if not isinstance(info, dict) or not isinstance(info.get("parts"), list):
             raise ModelFormatError("the manifest's description of the features is damaged")
-        parts = tuple(Tfidf.load(store, part, f"{prefix}_{i}") for i, part in enumerate(info["parts"]))
+        parts = tuple(Tfidf.load_from(store, part, f"{prefix}_{i}") for i, part in enumerate(info["parts"]))
         try:
             return cls(parts=parts, weights=None if info.get("weights") is None else tuple(info["weights"]))
         except (ValueError, TypeError) as error:

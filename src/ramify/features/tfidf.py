@@ -8,33 +8,38 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ramify.base import native
-from ramify.base.config import Config, param
+from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError, NotFittedError
-from ramify.base.inputs import check_inputs
+from ramify.base.inputs import Inputs, check_inputs
 from ramify.base.sparse import csr_from_parts
-from ramify.base.threads import resolve_threads
+from ramify.base.threads import MAX_THREADS, resolve_threads
 from ramify.base.types import AnyArray, BoolArray, Csr
+from ramify.features.saved import SavedFeatures
 from ramify.io.store import Store, StoreWriter
 
-_WORD_PATTERN = re.compile(r"\(\?u\)\\b(\\w\\w\+|\\w\+|\\w\{(\d+),\})\\b")
+_WORD_PATTERN = re.compile(r"\(\?u\)\\b(\\w\\w\+|\\w\+|\\w\{([1-9][0-9]{0,5}),\})\\b")
+_FIELD_WEIGHTS = (1e-3, 1e6)  # what counts in single precision can tell apart
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Tfidf(Config):
+class Tfidf(SavedFeatures):
     r"""Weights of terms in texts.
 
-    Parameters have the names, meanings and defaults of scikit-learn's `TfidfVectorizer`; the output is the same, as
-    float32. New is `fields`: documents may be dicts of texts whose terms share one feature space.
+    Each parameter has the name, meaning and default that it has in scikit-learn's `TfidfVectorizer`; the output is the
+    same, as float32. Analysers and tokenisers that are Python functions are not taken. New is `fields`: documents may
+    be dicts of texts whose terms share one feature space.
 
     >>> X = Tfidf(min_df=1).fit_transform(["red fox", "red hen"])
     >>> X.shape
     (2, 3)
     """
+
+    kind: ClassVar[str] = "tfidf"
 
     analyzer: Literal["word", "char", "char_wb"] = param(
         "word", "what terms are made of: words, characters, or characters inside words"
@@ -57,26 +62,26 @@ class Tfidf(Config):
     fields: dict[str, float] | None = param(
         None, "weight of each text field, such as {'title': 3, 'abstract': 1}; None: all fields, 1 each"
     )
-    threads: int | None = param(None, "threads to use; None: RAMIFY_THREADS or all cores", low=1)
+    threads: int | None = param(None, "threads to use; None: RAMIFY_THREADS or all cores", low=1, high=MAX_THREADS)
 
     def check_params(self) -> None:
         """Check types, ranges, and what only holds between parameters."""
         stop_words: Any = self.stop_words  # scikit-learn's users pass lists and sets
         if isinstance(stop_words, list | set | frozenset):
-            self.stop_words = tuple(sorted(stop_words))
+            self.stop_words = tuple(sorted(stop_words, key=str))
         super().check_params()
         low, high = self.ngram_range
-        if not 1 <= low <= high:
-            raise ValueError(f"Tfidf.ngram_range must be (low, high) with 1 <= low <= high; got {self.ngram_range!r}")
+        if not 1 <= low <= high <= 100:
+            raise ValueError(
+                f"Tfidf.ngram_range must be (low, high), 1 <= low <= high <= 100; got {self.ngram_range!r}"
+            )
         for name in ("min_df", "max_df"):
             if isinstance(value := getattr(self, name), float) and value > 1.0:
                 raise ValueError(
                     f"Tfidf.{name} is a share of the documents when it is a float, at most 1.0; got {value!r}"
                 )
-        if self.fields is not None and (
-            not self.fields or any(not w > 0 or math.isinf(w) for w in self.fields.values())
-        ):
-            raise ValueError(f"Tfidf.fields needs a weight above 0 for each field; got {self.fields!r}")
+        if self.fields is not None:
+            _check_fields(self.fields)
         self._min_token()
 
     # ---- fitting ----
@@ -95,17 +100,15 @@ class Tfidf(Config):
         return self._matrix(rows)
 
     def _fit(self, documents: Any) -> native.CorpusCounts:
+        self.check_params()
         threads = resolve_threads(self.threads)
         inputs = check_inputs(documents)
         if len(inputs) == 0:
             raise DataError("there are no documents to learn a vocabulary from")
-        if inputs.kind == "fields":
-            names = self.fields or dict.fromkeys(dict.fromkeys(k for d in inputs.data for k in d), 1.0)
-            self.fields_: dict[str, float] | None = {name: float(w) for name, w in names.items()}
-        else:
-            self.fields_ = None
-        texts, weights = self._texts(documents)
-        n = len(texts) // len(weights)
+        fields = self._fields_of(inputs)
+        texts = self._texts(inputs, fields)
+        n = len(inputs)
+        weights = [1.0] if fields is None else list(fields.values())
         counts = native.CorpusCounts.count(
             self._make_analyzer(), texts, weights, self.max_features is not None, threads
         )
@@ -123,11 +126,27 @@ class Tfidf(Config):
             raise ValueError(
                 "no terms: the documents are empty or hold only stop words, or min_df and max_df leave nothing"
             )
+        # Everything that can fail is behind us: what was learned before stays whole until here.
         self.offsets_, self.bytes_, self.slots_ = counts.freeze(None if keep is None else keep.view(np.uint8))
         self.idf_ = self._idf(df, n) if self.use_idf else None
+        self.fields_ = fields
         self.n_documents_ = n
         self._open()
         return counts
+
+    def _fields_of(self, inputs: Inputs) -> dict[str, float] | None:
+        """Weight of each field of the documents; None for plain texts."""
+        if inputs.kind == "fields":
+            there = dict.fromkeys(name for document in inputs.data for name in document)
+            for name in self.fields or ():
+                if name not in there:
+                    raise DataError(
+                        f"no document has the field {name!r} of Tfidf.fields; there are: {', '.join(there)}"
+                    )
+            return {name: float(w) for name, w in (self.fields or dict.fromkeys(there, 1.0)).items()}
+        if self.fields is not None:
+            raise DataError("Tfidf.fields names text fields, but the documents are plain texts; give dicts")
+        return None
 
     def _most_frequent(self, tf: AnyArray) -> BoolArray:
         """Mask of the max_features most frequent terms; ties fall as in scikit-learn, which sorts whole counts."""
@@ -145,37 +164,33 @@ class Tfidf(Config):
 
     def transform(self, documents: Any) -> Csr:
         """Rows (n × d) of documents; terms that were not learned are passed over."""
-        texts, weights = self._texts(documents)
-        n_rows = len(texts) // len(weights)
-        threads = 1 if n_rows == 1 else resolve_threads(self.threads)
-        return self._matrix(self._fitted().transform(texts, weights, threads))
+        opened = self._fitted()
+        if type(documents) is list and len(documents) == 1 and type(documents[0]) is str and self.fields_ is None:
+            inputs = Inputs("text", documents, None)  # the common query, without checks that cost more than the answer
+        else:
+            inputs = check_inputs(documents)
+        if len(inputs) and (inputs.kind == "fields") != (self.fields_ is not None):
+            had, now = ("texts", "dicts of text fields") if self.fields_ is None else ("dicts of text fields", "texts")
+            raise DataError(f"TF-IDF was fitted on {had}, and now gets {now if inputs.width is None else 'numbers'}")
+        texts = self._as_fitted._texts(inputs, self.fields_)
+        weights = [1.0] if self.fields_ is None else list(self.fields_.values())
+        return self._matrix(opened.transform(texts, weights, 1 if len(inputs) == 1 else resolve_threads(self.threads)))
 
     def _matrix(self, rows: tuple[AnyArray, AnyArray, AnyArray]) -> Csr:
         indptr, indices, data = rows
         return csr_from_parts(data, indices, indptr, (len(indptr) - 1, self.n_features))
 
-    def _texts(self, documents: Any) -> tuple[list[str], list[float]]:
-        """Texts of all fields, document by document, and the weights of the fields."""
-        if type(documents) is list and len(documents) == 1 and type(documents[0]) is str and self.fields_ is None:
-            texts = documents  # the common query, without the checks that cost more than the answer
-        else:
-            inputs = check_inputs(documents)
-            if inputs.kind not in ("text", "fields"):
-                raise DataError("TF-IDF needs texts, not numbers")
-            if (inputs.kind == "fields") != (self.fields_ is not None) and len(inputs):
-                had, now = (
-                    ("dicts of text fields", "texts") if self.fields_ is not None else ("texts", "dicts of text fields")
-                )
-                raise DataError(f"TF-IDF was fitted on {had}, and now gets {now}")
-            texts = self._field_texts(inputs.data) if self.fields_ is not None else inputs.data
+    def _texts(self, inputs: Inputs, fields: dict[str, float] | None) -> list[str]:
+        """Texts of all fields, document by document, ready for the analyser."""
+        if inputs.kind not in ("text", "fields"):
+            raise DataError("TF-IDF needs texts, not numbers")
+        texts: list[str] = inputs.data
+        if fields is not None:
+            texts = [document.get(name, "") for document in inputs.data for name in fields]
         if self.strip_accents is not None:
             strip = strip_accents_unicode if self.strip_accents == "unicode" else strip_accents_ascii
             texts = [strip(t.lower() if self.lowercase else t) for t in texts]
-        return texts, [1.0] if self.fields_ is None else list(self.fields_.values())
-
-    def _field_texts(self, documents: Iterable[dict[str, str]]) -> list[str]:
-        assert self.fields_ is not None
-        return [document.get(name, "") for document in documents for name in self.fields_]
+        return texts
 
     def _make_analyzer(self) -> native.Analyzer:
         words: Iterable[str] = self.stop_words or ()
@@ -198,16 +213,31 @@ class Tfidf(Config):
         return int(match[2]) if match[2] else match[1].count(r"\w")
 
     def _open(self) -> None:
+        # What was learned goes on to work, and to be saved, with the parameters that it was learned with.
+        self._as_fitted = self.clone()
+        self._open_native()
+
+    def _open_native(self) -> None:
+        made = self._as_fitted
         self._native = native.Tfidf(
-            self._make_analyzer(),
+            made._make_analyzer(),
             self.offsets_,
             self.bytes_,
             self.slots_,
             self.idf_,
-            self.binary,
-            self.sublinear_tf,
-            self.norm or "none",
+            made.binary,
+            made.sublinear_tf,
+            made.norm or "none",
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy needs; the native part is opened anew."""
+        return {name: value for name, value in vars(self).items() if name != "_native"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        if "offsets_" in state:
+            self._open_native()
 
     def _fitted(self) -> native.Tfidf:
         if not hasattr(self, "_native"):
@@ -236,27 +266,27 @@ class Tfidf(Config):
 
     # ---- files ----
 
-    def save(self, writer: StoreWriter, prefix: str = "tfidf") -> dict[str, Any]:
-        """Write what was learned; returns what `load` needs to know."""
+    def save_to(self, writer: StoreWriter, prefix: str = "tfidf") -> dict[str, Any]:
+        """Write what was learned into a model's directory; returns what `load_from` needs to know."""
         self._fitted()
         writer.array(f"{prefix}_offsets", self.offsets_)
         writer.array(f"{prefix}_bytes", self.bytes_)
         writer.array(f"{prefix}_slots", self.slots_)
         if self.idf_ is not None:
             writer.array(f"{prefix}_idf", self.idf_)
-        return {"params": self.to_dict(), "fields": self.fields_, "n_documents": self.n_documents_}
+        return {"params": self._as_fitted.to_dict(), "fields": self.fields_, "n_documents": self.n_documents_}
 
     @classmethod
-    def load(cls, store: Store, info: Any, prefix: str = "tfidf") -> Tfidf:
-        """Open what was saved with `save`; the arrays stay on disk until they are read."""
+    def load_from(cls, store: Store, info: Any, prefix: str = "tfidf") -> Tfidf:
+        """Open what `save_to` wrote; the arrays stay on disk until they are read."""
         try:
             tfidf = cls.from_dict(info["params"])
             tfidf.fields_ = None if info["fields"] is None else {str(k): float(v) for k, v in info["fields"].items()}
+            if tfidf.fields_ is not None:
+                _check_fields(tfidf.fields_)
             tfidf.n_documents_ = int(info["n_documents"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ModelFormatError(f"the manifest's description of the TF-IDF is damaged: {error}") from error
-        if tfidf.fields_ is not None and not tfidf.fields_:
-            raise ModelFormatError("the TF-IDF has an empty list of fields")
         tfidf.offsets_ = store.array(f"{prefix}_offsets", np.uint64, ndim=1)
         tfidf.bytes_ = store.array(f"{prefix}_bytes", np.uint8, ndim=1)
         tfidf.slots_ = store.array(f"{prefix}_slots", np.uint8, ndim=1)
@@ -267,9 +297,15 @@ class Tfidf(Config):
                 raise ModelFormatError("the TF-IDF has weights that are not finite")
         try:
             tfidf._open()
-        except ValueError as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise ModelFormatError(f"the TF-IDF is damaged: {error}") from error
         return tfidf
+
+
+def _check_fields(fields: dict[str, float]) -> None:
+    low, high = _FIELD_WEIGHTS
+    if not fields or not all(low <= weight <= high for weight in fields.values()):
+        raise ValueError(f"Tfidf.fields needs a weight from {low:g} to {high:g} for each field; got {fields!r}")
 
 
 def strip_accents_unicode(text: str) -> str:

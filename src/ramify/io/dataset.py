@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from ramify.base.errors import DataError
 from ramify.base.types import AnyArray, Csr, Document, FloatArray, LongArray
@@ -61,6 +62,10 @@ class Dataset:
     name: str = ""
 
     def __post_init__(self) -> None:
+        if not sparse.issparse(self.Y):
+            raise DataError(
+                "Y must be a sparse indicator matrix; ramify.read makes one, or scikit-learn's MultiLabelBinarizer"
+            )
         n, n_labels = self.Y.shape
         if (self.texts is None) == (self.X is None):
             raise DataError("a data set holds either texts or features")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import gzip
 import lzma
 import os
@@ -51,15 +52,37 @@ def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
     return file.open("rb")
 
 
-def open_for_writing(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file for writing, compressed if its name ends in .gz or .xz."""
+@contextlib.contextmanager
+def named_damage(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what decompressors raise on a damaged file into a `DataError` that names the file."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{os.fspath(path)}: the compressed file is damaged or cut off: {error}") from error
+
+
+@contextlib.contextmanager
+def open_for_writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a file for writing, compressed if its name ends in .gz or .xz; it takes its place only when it is whole."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    if file.suffix == ".gz":
-        return cast(BinaryIO, gzip.GzipFile(file, "wb", mtime=0))  # no time stamp: same data, same bytes
-    if file.suffix == ".xz":
-        return cast(BinaryIO, lzma.open(file, "wb"))
-    return file.open("wb")
+    part = file if file.exists() and not file.is_file() else file.with_name(f".{file.name}.part")  # a device: as it is
+    try:
+        with part.open("wb") as raw:
+            if file.suffix == ".gz":
+                with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:  # no name, no time: same data, same bytes
+                    yield cast(BinaryIO, packed)
+            elif file.suffix == ".xz":
+                with lzma.open(raw, "wb") as packed_xz:
+                    yield cast(BinaryIO, packed_xz)
+            else:
+                yield raw
+        if part != file:
+            part.replace(file)
+    except BaseException:
+        if part != file:
+            part.unlink(missing_ok=True)
+        raise
 
 
 def stem_suffix(path: str | os.PathLike[str]) -> str:
@@ -83,20 +106,22 @@ def check_encoding(encoding: str) -> None:
 def read_lines(path: str | os.PathLike[str], encoding: str, bad: BadLines) -> Iterator[tuple[int, str]]:
     """Lines with their numbers from 1, without line ends. A line that is not in the encoding is bad."""
     check_encoding(encoding)
-    with open_binary(path) as file:
-        try:
-            for number, raw in enumerate(file, 1):
-                line = _check_mark(raw, bad.path) if number == 1 else raw
-                line = line.rstrip(b"\r\n")
-                try:
-                    text = line.decode(encoding)
-                except UnicodeDecodeError as error:
-                    bad.report(number, f"not {encoding}: byte 0x{line[error.start]:02x} in column {error.start + 1}; "
-                                       "convert the file or name its encoding")  # fmt: skip
-                    continue
-                yield number, text
-        except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise DataError(f"{bad.path}: the compressed file is damaged or cut off: {error}") from error
+    with named_damage(bad.path), open_binary(path) as file:
+        for number, raw in enumerate(file, 1):
+            line = _check_mark(raw, bad.path) if number == 1 else raw
+            line = line.rstrip(b"\r\n")
+            try:
+                text = line.decode(encoding)
+            except UnicodeDecodeError as error:
+                bad.report(number, describe_decoding(error, line, encoding))
+                continue
+            yield number, text
+
+
+def describe_decoding(error: UnicodeDecodeError, line: bytes, encoding: str) -> str:
+    """Why a line is not in its encoding."""
+    where = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
+    return f"not {encoding}: {where}; convert the file or name its encoding"
 
 
 def _check_mark(line: bytes, path: str) -> bytes:

@@ -14,7 +14,7 @@ from ramify.base.progress import progress
 from ramify.base.sparse import csr_from_parts, rows_from_lists
 from ramify.base.types import Csr, Label
 from ramify.io.dataset import Dataset
-from ramify.io.files import BadLines, open_binary, open_for_writing, stem_suffix
+from ramify.io.files import BadLines, named_damage, open_binary, open_for_writing, read_lines, stem_suffix
 from ramify.io.labels import LabelVocabulary
 from ramify.io.npz import read_npz, write_npz
 from ramify.io.records import (
@@ -41,7 +41,7 @@ FORMATS = (*RECORD_READERS, "xmc", "npz")
 
 def detect_format(path: str | os.PathLike[str]) -> str:
     """Name of the file's format. Content decides; the name helps where the content leaves a choice."""
-    with open_binary(path) as file:
+    with named_damage(path), open_binary(path) as file:
         head = file.read(1 << 16)
     head = head.removeprefix(b"\xef\xbb\xbf")
     if head.startswith(b"PAR1"):
@@ -53,6 +53,8 @@ def detect_format(path: str | os.PathLike[str]) -> str:
         return "jsonl"
     if parse_header(head.partition(b"\n")[0]) is not None or pair_of(path) is not None:
         return "xmc"
+    if first.lstrip().startswith(b"["):
+        raise DataError(f"{os.fspath(path)}: a JSON array; write one object a line instead")
     suffix = stem_suffix(path)
     if b"\t" in first:
         after = first.partition(b"\t")[2].split()
@@ -63,8 +65,7 @@ def detect_format(path: str | os.PathLike[str]) -> str:
         return "csv"
     if not first:
         raise DataError(f"{os.fspath(path)}: the file is empty")
-    hint = " (a JSON array: write one object a line instead)" if first.lstrip().startswith(b"[") else ""
-    raise DataError(f"{os.fspath(path)}: unknown format{hint}; known are {', '.join(FORMATS)}, each plain, .gz or .xz")
+    raise DataError(f"{os.fspath(path)}: unknown format; known are {', '.join(FORMATS)}, each plain, .gz or .xz")
 
 
 def iter_records(
@@ -188,14 +189,24 @@ def _named(vocabulary: LabelVocabulary, names: Sequence[Label] | None) -> LabelV
 
 def read_label_names(path: str | os.PathLike[str]) -> list[str]:
     """Names from a text file: line number = label number, from 0. A repeated name gets its number behind it."""
-    with open_binary(path) as file:
-        names = file.read().decode("utf-8").splitlines()
-    seen: dict[str, int] = {}
-    for i, name in enumerate(names):
-        if name in seen:
-            names[i] = f"{name} ({i})"
-        seen[name] = i
+    names: list[str] = []
+    taken: set[str] = set()
+    for _, name in read_lines(path, "utf-8", BadLines(path, skip=False)):
+        while name in taken:
+            name += f" ({len(names)})"
+        names.append(name)
+        taken.add(name)
     return names
+
+
+def json_line(value: dict[str, object]) -> str:
+    """One line of JSON Lines that UTF-8 can hold: lone surrogates are escaped."""
+    line = json.dumps(value, ensure_ascii=False) + "\n"
+    try:
+        line.encode("utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(value) + "\n"
+    return line
 
 
 def write(data: Dataset, path: str | os.PathLike[str], *, format: str | None = None) -> None:
@@ -214,7 +225,7 @@ def write(data: Dataset, path: str | os.PathLike[str], *, format: str | None = N
                     value["weights"] = data.relevance.data[
                         data.relevance.indptr[i] : data.relevance.indptr[i + 1]
                     ].tolist()
-                out.write((json.dumps(value, ensure_ascii=False) + "\n").encode("utf-8"))
+                out.write(json_line(value).encode("utf-8"))
         return
     if found not in ("xmc", "npz"):
         raise DataError(f"{os.fspath(path)}: cannot write this format; use .jsonl, .txt (XMC text) or .npz")

@@ -14,6 +14,8 @@ from ramify.base.sparse import indicator, rows_from_lists
 from ramify.base.types import AnyArray, Csr, Label
 from ramify.io.store import Store, StoreWriter
 
+_MAX_DECODED = 1 << 20  # names that are kept once they were asked for
+
 
 class LabelVocabulary(Sequence[Label]):
     """The names of L labels; a label's number is its place.
@@ -25,6 +27,7 @@ class LabelVocabulary(Sequence[Label]):
     def __init__(self, names: Iterable[Label]) -> None:
         self._names: list[Label] | range = names if isinstance(names, range) else list(names)
         self._packed: tuple[AnyArray, AnyArray, bool] | None = None
+        self._decoded: dict[int, Label] = {}
         self._numbers: dict[Label, int] | None = None
         if len(self.numbers) != len(self._names):
             raise DataError("a label name occurs twice in the vocabulary")
@@ -62,11 +65,16 @@ class LabelVocabulary(Sequence[Label]):
             raise IndexError(f"label number {number} of {len(self)}")
         text, offsets, tagged = self._packed
         at = number % len(self)
+        if at in self._decoded:
+            return self._decoded[at]
         try:
             name = bytes(text[int(offsets[at]) : int(offsets[at + 1])]).decode("utf-8", "surrogatepass")
-            return _from_json(json.loads(name)) if tagged else name
+            label = _from_json(json.loads(name)) if tagged else name
         except (ValueError, RecursionError) as error:
             raise ModelFormatError(f"the name of label {at} is damaged: {error}") from error
+        if len(self._decoded) < _MAX_DECODED:
+            self._decoded[at] = label
+        return label
 
     def __iter__(self) -> Iterator[Label]:
         return (self[i] for i in range(len(self)))

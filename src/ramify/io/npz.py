@@ -7,7 +7,6 @@ read too.
 from __future__ import annotations
 
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from scipy import sparse
 from ramify.base.errors import DataError
 from ramify.base.sparse import as_csr, indicator
 from ramify.base.types import Csr, FloatArray
+from ramify.io.files import open_for_writing
 from ramify.io.labels import LabelVocabulary
 
 _PARTS = ("data", "indices", "indptr", "shape")
@@ -29,8 +29,7 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[Csr | FloatArray, Csr, Label
     if "Y_indptr" in arrays and ("X_indptr" in arrays or "X" in arrays):
         features = _dense(arrays["X"], file) if "X" in arrays else as_csr(_csr(arrays, "X_", file), f"{file}: X")
         labels = indicator(_csr(arrays, "Y_", file), f"{file}: Y")
-        names = LabelVocabulary(arrays["label_names"].tolist() if "label_names" in arrays else range(labels.shape[1]))
-        return features, labels, names
+        return features, labels, _names(arrays, labels.shape[1], file)
     features_file, labels_file = _pair(file)
     labels = indicator(_csr(_arrays(labels_file), "", labels_file), str(labels_file))
     features = as_csr(_csr(_arrays(features_file), "", features_file), str(features_file))
@@ -48,8 +47,11 @@ def write_npz(path: str | os.PathLike[str], features: Csr | FloatArray, labels: 
         kinds = {type(name) for name in names}
         if kinds not in ({str}, {int}):
             raise DataError("only names that are all strings or all whole numbers fit into an .npz file")
-        arrays["label_names"] = np.array(list(names))
-    with Path(path).open("wb") as out:
+        array = np.array(list(names))
+        if array.dtype.kind not in "Uiu" or array.tolist() != list(names):
+            raise DataError("label names beyond 64 bits, or with NUL at their end, do not fit into an .npz file")
+        arrays["label_names"] = array
+    with open_for_writing(path) as out:
         np.savez(out, **arrays)
 
 
@@ -57,7 +59,7 @@ def _arrays(file: Path) -> dict[str, Any]:
     try:
         with np.load(file, allow_pickle=False) as opened:
             return {name: opened[name] for name in opened.files}
-    except (ValueError, OSError, zipfile.BadZipFile, KeyError) as error:
+    except Exception as error:  # damage in a zip file or in a .npy header can raise nearly anything
         raise DataError(f"{file}: not a readable .npz file: {error}") from error
 
 
@@ -67,14 +69,24 @@ def _csr(arrays: dict[str, Any], prefix: str, file: Path) -> Csr:
         raise DataError(
             f"{file}: no array {', '.join(missing)}; expected a sparse matrix as scipy saves it, or X and Y"
         )
-    if str(arrays.get("format", b"csr").astype(str) if "format" in arrays else "csr") != "csr":
+    data, indices, indptr, shape = (np.asarray(arrays[f"{prefix}{part}"]) for part in _PARTS)
+    if "format" in arrays and arrays["format"].astype(str).tolist() != "csr":
         raise DataError(f"{file}: a sparse matrix, but not in CSR format")
-    parts = tuple(arrays[f"{prefix}{part}"] for part in _PARTS[:3])
-    shape = tuple(int(n) for n in arrays[f"{prefix}shape"])
+    if any(a.dtype.kind not in "iu" for a in (indices, indptr, shape)) or shape.shape != (2,) or shape.min() < 0:
+        raise DataError(f"{file}: a damaged sparse matrix: its indices or its shape are not whole numbers")
     try:
-        return sparse.csr_matrix(parts, shape=shape)
-    except ValueError as error:
+        return sparse.csr_matrix((data, indices, indptr), shape=tuple(shape.tolist()))
+    except (ValueError, TypeError, OverflowError) as error:
         raise DataError(f"{file}: a damaged sparse matrix: {error}") from error
+
+
+def _names(arrays: dict[str, Any], n_labels: int, file: Path) -> LabelVocabulary:
+    if "label_names" not in arrays:
+        return LabelVocabulary(range(n_labels))
+    names = arrays["label_names"]
+    if names.shape != (n_labels,) or names.dtype.kind not in "Uiu":
+        raise DataError(f"{file}: label_names must be {n_labels} strings or whole numbers")
+    return LabelVocabulary(names.tolist())
 
 
 def _dense(matrix: Any, file: Path) -> FloatArray:

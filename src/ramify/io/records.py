@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ramify.base.errors import DataError
@@ -16,6 +15,7 @@ from ramify.base.types import Document, Label
 from ramify.io.files import BadLines, read_lines
 
 RESERVED = ("id", "labels", "weights")
+FLOAT_MAX = 3.4e38  # weights are kept in single precision
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,14 @@ class RecordOptions:
     fields: tuple[str, ...] | None = None
     label_sep: str = ";"
     encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        if not self.label_sep:
+            raise DataError("the separator of labels must not be empty")
+
+    def after(self, first: Record) -> RecordOptions:
+        """How the records behind the first are read: where that one has a ``text``, all must have it."""
+        return replace(self, fields=("text",)) if self.fields is None and isinstance(first.text, str) else self
 
 
 class RecordError(Exception):
@@ -105,8 +113,8 @@ def _label(name: Any) -> Label:
 
 
 def _weight(weight: Any) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight) or weight <= 0:
-        raise RecordError(f"weight {weight!r} is not a finite number above 0")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= FLOAT_MAX:
+        raise RecordError(f"weight {str(weight)[:40]} is not a finite number above 0")
     return float(weight)
 
 
@@ -133,6 +141,7 @@ def read_jsonl(path: str | os.PathLike[str], options: RecordOptions, bad: BadLin
         except RecordError as error:
             bad.report(line, str(error))
             continue
+        options = options.after(record)
         yield record
 
 
@@ -160,20 +169,26 @@ def read_tsv(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines
 def read_csv(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
     """Comma-separated values with a header; cells may be quoted and hold line ends."""
     csv.field_size_limit(sys.maxsize)
-    reader = csv.reader((text + "\n" for _, text in read_lines(path, options.encoding, bad)), strict=True)
+    lines: list[int] = []  # numbers of the lines that make up the row at hand
+
+    def source() -> Iterator[str]:
+        for number, text in read_lines(path, options.encoding, bad):
+            lines.append(number)
+            yield text + "\n"
 
     def rows() -> Iterator[tuple[int, list[str]]]:
+        reader = csv.reader(source(), strict=True)
         while True:
-            line = reader.line_num + 1
+            lines.clear()
             try:
                 row = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                bad.report(line, f"not valid CSV: {error}")
+                bad.report(lines[0] if lines else 0, f"not valid CSV: {error}", count=max(1, len(lines)))
                 continue
             if row:
-                yield line, row
+                yield lines[0], row
 
     return _from_cells(rows(), options, bad)
 
@@ -188,9 +203,11 @@ def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, b
         raise DataError(f"{bad.path}:{first[0]}: a column name occurs twice in the header")
     wanted = options.fields or (("text",) if "text" in header else ())
     missing = [name for name in wanted if name not in header]
+    if not wanted and "labels" not in header:
+        missing = ["text"]  # more likely a file without a header than one without texts and labels
     if missing or not any(name not in RESERVED for name in header):
         raise DataError(
-            f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header: {', '.join(header)}"
+            f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header: {', '.join(header)[:99]}"
         )
     for line, row in iterator:
         if len(row) != len(header):
@@ -214,7 +231,7 @@ def _cell_list(cell: str, separator: str) -> list[Any]:
     if cell.lstrip().startswith("["):
         try:
             return _list(json.loads(cell), "labels")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RecordError(f"{cell[:40]!r} is not a valid JSON list: {error}") from None
     return [part.strip() for part in cell.split(separator) if part.strip()]
 
@@ -222,7 +239,7 @@ def _cell_list(cell: str, separator: str) -> list[Any]:
 def _number(text: Any) -> float:
     try:
         return float(text)
-    except ValueError:
+    except (ValueError, TypeError):
         raise RecordError(f"weight {text!r} is not a number") from None
 
 
@@ -244,6 +261,7 @@ def read_parquet(path: str | os.PathLike[str], options: RecordOptions, bad: BadL
                     except RecordError as error:
                         bad.report(row, str(error))
                         continue
+                    options = options.after(record)
                     yield record
     except pa.ArrowException as error:
         raise DataError(f"{bad.path}: not a readable Parquet file: {error}") from error

@@ -42,12 +42,14 @@ class StoreWriter:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        if not os.fspath(path):
+            raise ModelFormatError("the place to save to has no name")
+        self._path = Path(path).resolve()
         self._files: dict[str, dict[str, Any]] = {}
         self._manifest: dict[str, Any] | None = None
-        if self._path.is_symlink() or (self._path.exists() and not self._path.is_dir()):
+        if self._path.exists() and not self._path.is_dir():
             raise ModelFormatError(f"{self._path} is not a directory; a model cannot be saved there")
-        if self._path.exists() and any(self._path.iterdir()) and not (self._path / MANIFEST).exists():
+        if self._path.exists() and any(self._path.iterdir()) and not _is_model(self._path):
             raise ModelFormatError(
                 f"{self._path} holds something that is not a model; choose another place or empty it"
             )
@@ -202,6 +204,17 @@ class Store:
         return array
 
 
+def _is_model(path: Path) -> bool:
+    """Whether a directory is a model and nothing else: only that may be replaced."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        ours = manifest["format"] == FORMAT
+        listed = {MANIFEST, *manifest["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return ours and {entry.name for entry in path.iterdir()} <= listed
+
+
 def _map_npy(path: Path, entry: dict[str, Any]) -> AnyArray:
     """Map a .npy file whose header must say what the manifest says."""
     try:
@@ -221,7 +234,10 @@ def _map_npy(path: Path, entry: dict[str, Any]) -> AnyArray:
                 raise ValueError("its header does not fit the manifest")
             if count == 0:
                 return np.empty(shape, dtype)
-            return np.memmap(file, dtype, "r", offset, shape).view(np.ndarray)
+            array = np.memmap(file, dtype, "r", offset, shape).view(np.ndarray)
+            if not array.flags.aligned:
+                raise ValueError("its data are not aligned")
+            return array
     except ModelFormatError:
         raise
     except Exception as error:  # the header is Python syntax that NumPy parses: damage can raise nearly anything
@@ -269,7 +285,11 @@ def _move_into_place(new: Path, place: Path) -> None:
     ):  # no such system call here: a moment without a model at its place, never without any
         old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
         place.rename(old / place.name)
-        new.rename(place)
+        try:
+            new.rename(place)
+        except OSError:
+            (old / place.name).rename(place)
+            raise
         shutil.rmtree(old, ignore_errors=True)
 
 

@@ -6,10 +6,7 @@ and `NAME_X_Y.txt` with the header `n L` and labels as `l:1`.
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import os
-import zlib
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,15 +17,9 @@ from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, LongArray
-from ramify.io.files import BadLines, open_binary
+from ramify.io.files import BadLines, named_damage, open_binary
 
 CHUNK = 8 << 20
-
-
-def read_header(path: str | os.PathLike[str]) -> tuple[int, ...] | None:
-    """Numbers of the first line, or None if it is not two or three whole numbers."""
-    with open_binary(path) as file:
-        return parse_header(file.readline(200))
 
 
 def parse_header(line: bytes) -> tuple[int, ...] | None:
@@ -89,29 +80,25 @@ def _read(
     path: str | os.PathLike[str], bad: BadLines, threads: int | None, with_labels: bool
 ) -> tuple[Csr, Csr, LongArray]:
     """Features, labels, and the row numbers of the lines that were left out."""
-    with open_binary(path) as file:
-        try:
-            first = file.readline(200)
-            header = parse_header(first.removeprefix(b"\xef\xbb\xbf"))
-            if header is None or len(header) != (3 if with_labels else 2):
-                wanted = "'points features labels'" if with_labels else "'points columns'"
-                raise DataError(
-                    f"{bad.path}:1: expected a header {wanted}, found {first[:60].decode('utf-8', 'replace').strip()!r}"
-                )
-            n, n_features, n_labels = header if with_labels else (*header, 0)
-            if max(n_features, n_labels) > np.iinfo(np.int32).max:
-                raise DataError(f"{bad.path}:1: more than {np.iinfo(np.int32).max:,} columns")
-            parser = native.XmcText(n_features, n_labels, with_labels, 2, resolve_threads(threads))
-            _feed(parser, file, stop_at_bad=not bad.skip)
-        except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-            raise DataError(f"{bad.path}: the compressed file is damaged or cut off: {error}") from error
+    with named_damage(path), open_binary(path) as file:
+        first = file.readline(200)
+        header = parse_header(first.removeprefix(b"\xef\xbb\xbf"))
+        if header is None or len(header) != (3 if with_labels else 2):
+            wanted = "'points features labels'" if with_labels else "'points columns'"
+            found = first[:60].decode("utf-8", "replace").strip()
+            raise DataError(f"{bad.path}:1: expected a header {wanted}, found {found!r}")
+        n, n_features, n_labels = header if with_labels else (*header, 0)
+        if max(n_features, n_labels) > np.iinfo(np.int32).max:
+            raise DataError(f"{bad.path}:1: more than {np.iinfo(np.int32).max:,} columns")
+        parser = native.XmcText(n_features, n_labels, with_labels, 2, resolve_threads(threads))
+        _feed(parser, file, stop_at_bad=not bad.skip)
     bad_rows = parser.bad_rows()
     n_bad = len(bad_rows)
     for line, reason in parser.bad_lines():
         bad.report(line, reason)
     bad.n_skipped += n_bad - len(parser.bad_lines())
     label_ends, labels, feature_ends, features, values = parser.finish()
-    n_found = _without_blank_end(n, label_ends, feature_ends)
+    n_found = _without_blank_end(n - n_bad, label_ends, feature_ends)
     if n_found + n_bad != n:
         reason = f"the header says {n} points, the file has {n_found + n_bad}"
         if not bad.skip:

@@ -54,6 +54,8 @@ def inverse_propensity(counts: LabelCounts, family: str | tuple[float, float] = 
             raise ValueError(f"unknown propensity family {family!r}; known are {', '.join(FAMILIES)}, or give (A, B)")
         family = FAMILIES[family]
     a, b = family
+    if not (math.isfinite(a) and math.isfinite(b) and a >= 0 and b > 0):
+        raise ValueError(f"the propensity constants (A, B) must be finite, A from 0 up and B above 0; got {family!r}")
     # With fewer than e points ln N - 1 is negative, and rare labels would weigh less than common ones.
     c = max(0.0, math.log(max(1, counts.n_points)) - 1.0) * (b + 1.0) ** a
     return np.asarray(1.0 + c * (counts.counts + b) ** -a, np.float64)

@@ -40,6 +40,7 @@ class Evaluation:
     n_rows_without_labels: int
     unseen_share: float
     has_deciles: bool = field(default=False)
+    f1_is_cut: bool = field(default=False)
 
     def __getitem__(self, name: str) -> float:
         """Return one metric, such as "P@1"."""
@@ -81,6 +82,8 @@ class Evaluation:
         """What belongs under the table."""
         f1 = ", ".join(f"{name} {v[0]:.2f}" for name, v in self.f1.items())
         notes = [f"{f1} at score >= {self.threshold:g}; percent, over {self.n_rows:,} rows"]
+        if self.f1_is_cut:
+            notes.append("F1 counts only the labels of the ranking, and more reach the threshold: ask for a larger k")
         if self.n_rows_without_labels:
             notes.append(f"{self.n_rows_without_labels:,} rows without true labels are left out")
         if self.unseen_share:
@@ -106,7 +109,7 @@ def evaluate(
     y_true: Any,
     y_train: Any = None,
     *,
-    ks: Sequence[int] | None = None,
+    ks: Sequence[int] | int | None = None,
     propensity: str | tuple[float, float] = "default",
     threshold: float = 0.5,
     unseen: str = "count",
@@ -117,7 +120,7 @@ def evaluate(
 
     Parameters
     ----------
-    ranking : Ranking, or an n × L sparse matrix of scores
+    ranking : Ranking, or an n × L matrix of scores, of which 0 says nothing
     y_true : true labels, as lists of names or as an indicator (n × L)
     y_train : training labels, or their `LabelCounts`; without them there are no propensities and no deciles
     ks : cutoffs; None: those of 1, 3, 5, 10, 100 that the ranking is wide enough for
@@ -144,6 +147,10 @@ def evaluate(
         truth, unseen_share = truth[:, :n_known].tocsr(), 0.0
     if filter_pairs is not None:
         ranking = remove_pairs(ranking, _pairs(filter_pairs, len(ranking), truth.shape[1]), threads)
+    if isinstance(ks, int):
+        ks = [ks]
+    if ks is not None and any(isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1 for k in ks):
+        raise ValueError(f"ks must be whole numbers from 1 up; got {list(ks)!r}")
     cutoffs = sorted(set(ks)) if ks is not None else [k for k in CUTOFFS if k <= ranking.k] or [1]
 
     weights = groups = None
@@ -159,18 +166,20 @@ def evaluate(
     n_groups = 1 if groups is None else N_DECILES
     metrics = ranking_metrics(ranking, truth, cutoffs, weights, groups, n_groups, threads)
     group_of = np.zeros(truth.shape[1], np.uint8) if groups is None else groups
+    f1_is_cut = ranking.k < ranking.n_labels and bool(np.any(ranking.scores[:, -1] >= threshold))
     f1 = f1_scores(ranking, truth, threshold, group_of, n_groups, threads)
-    return Evaluation(
-        metrics, f1, threshold, metrics.n_rows, len(ranking) - metrics.n_rows, unseen_share, groups is not None
-    )
+    n_empty = len(ranking) - metrics.n_rows
+    return Evaluation(metrics, f1, threshold, metrics.n_rows, n_empty, unseen_share, groups is not None, f1_is_cut)
 
 
 def as_ranking(ranking: Any, threads: int) -> Ranking:
     """Accept a matrix of scores in place of a ranking."""
     if isinstance(ranking, Ranking):
         return ranking
+    if isinstance(ranking, np.ndarray) and ranking.ndim == 2 and ranking.dtype.kind in "biuf":
+        ranking = sparse.csr_matrix(ranking)
     if not sparse.issparse(ranking):
-        raise DataError(f"a ranking or a sparse matrix of scores is needed; got {type(ranking).__name__}")
+        raise DataError(f"a ranking or an n × L matrix of scores is needed; got {type(ranking).__name__}")
     widest = int(np.diff(sparse.csr_matrix(ranking).indptr).max(initial=1))
     return Ranking.from_csr(ranking, widest, threads=threads)
 
@@ -181,8 +190,13 @@ def _vocabulary(ranking: Ranking) -> LabelVocabulary:
 
 def _pairs(pairs: Any, n: int, n_labels: int) -> Csr:
     if sparse.issparse(pairs):
-        return indicator(pairs, "filter_pairs")
+        matrix = indicator(pairs, "filter_pairs")
+        if matrix.shape[0] != n or matrix.shape[1] > n_labels:
+            raise DataError(f"filter_pairs has the shape {matrix.shape}; the ranking has {n} × {n_labels}")
+        return matrix
     array = np.asarray(pairs)
+    if array.size == 0:
+        array = np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise DataError("filter_pairs must be an (m, 2) array of row and label numbers")
     if array.size and (array.min() < 0 or array[:, 0].max() >= n or array[:, 1].max() >= n_labels):

@@ -14,13 +14,14 @@ from ramify.base.errors import DataError, ModelFormatError, NotFittedError
 from ramify.base.inputs import Inputs, check_inputs
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
+from ramify.base.threads import MAX_THREADS
 from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.io.labels import LabelVocabulary, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
 
 PREDICT_WIDTH = 100
-"""`predict` looks for labels over the threshold among this many best ones."""
+"""`predict` looks at this many best labels first, and at more while all of a row's are over the threshold."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -35,7 +36,7 @@ class Model(Config):
     _estimator_type: ClassVar[str] = "classifier"
 
     seed: int = param(0, "seed of everything random; the same seed and data give the same model", low=0)
-    threads: int | None = param(None, "threads to use; None: RAMIFY_THREADS or all cores", low=1)
+    threads: int | None = param(None, "threads to use; None: RAMIFY_THREADS or all cores", low=1, high=MAX_THREADS)
     verbose: int = param(1, "0: silent; 1: progress bars on a terminal", low=0)
     threshold: float = param(0.5, "score from which `predict` says yes to a label")
 
@@ -56,8 +57,9 @@ class Model(Config):
             raise DataError("X has no rows; there is nothing to learn from")
         if labels.nnz == 0:
             raise DataError("no row has a label; there is nothing to learn from")
+        # A fit that fails half way leaves no half-trained model that looks trained.
+        self.__dict__.pop("labels_", None)
         self._fit(inputs, labels)
-        # Set last: a fit that fails half way leaves no half-trained model that looks trained.
         self.input_kind_ = inputs.kind
         self.n_features_in_ = inputs.width
         self.labels_ = vocabulary
@@ -74,7 +76,14 @@ class Model(Config):
 
     def predict(self, X: Any) -> Csr:
         """Labels whose score reaches the threshold, as an n × L matrix of 0 and 1."""
-        ranking = self.predict_topk(X, PREDICT_WIDTH)
+        inputs = self._check_predict_inputs(X)
+        k = min(PREDICT_WIDTH, self.n_labels)
+        while True:
+            ids, best = self._predict_topk(inputs, k)
+            if k == self.n_labels or not np.any(best[:, -1] >= self.threshold):
+                break
+            k = min(4 * k, self.n_labels)
+        ranking = Ranking(ids, best, self.n_labels, self.labels_)
         scores = ranking.to_csr()
         scores.data = (scores.data >= self.threshold).astype(np.float32)
         scores.eliminate_zeros()

@@ -1,0 +1,155 @@
+"""``ramify predict``: JSON Lines in, JSON Lines out, as they arrive."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import contextlib
+import dataclasses
+import io
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+from ramify.base.progress import progress
+from ramify.base.ranking import Ranking
+from ramify.cli.options import is_built_in, read_data, record_options
+from ramify.cli.output import report_skipped, say
+from ramify.io.dataset import Dataset
+from ramify.io.files import BadLines, check_encoding, describe_decoding, open_for_writing, read_lines
+from ramify.io.formats import RECORD_READERS, detect_format, iter_records, json_line
+from ramify.io.records import Record, RecordError, RecordOptions, parse_json_line
+from ramify.models import load
+from ramify.models.base import Model
+
+BATCH = 1024
+
+
+def predict(args: argparse.Namespace) -> None:
+    """``ramify predict``: JSON Lines in, JSON Lines out."""
+    model = load(args.model)
+    model.set_params(threads=args.threads, verbose=0)
+    with _output(args.out) as out:
+        if not _is_stream(args):
+            data = read_data(args.file, args)
+            report_skipped(data)
+            ids = iter(data.ids or [])
+            for ranking in ranked(model, data, args.k):
+                _write_ranking(out, ranking, [next(ids, None) for _ in range(len(ranking))])
+            return
+        bad = BadLines("<stdin>" if args.file == "-" else args.file, args.skip_bad)
+        for records in _record_batches(args, model, bad):
+            documents = _documents(model, [r.text for r in records])
+            _write_ranking(out, model.predict_topk(documents, args.k), [r.id for r in records])
+        if bad.n_skipped:
+            say(
+                f"{bad.path}: {bad.n_skipped:,} bad lines were left out; "
+                f"first: line {bad.skipped[0].line}: {bad.skipped[0].reason}"
+            )
+
+
+def _is_stream(args: argparse.Namespace) -> bool:
+    """Whether the input is texts that can be answered one after the other."""
+    if args.file == "-" or args.text:
+        return True
+    return not is_built_in(args.file) and (args.format or detect_format(args.file)) in RECORD_READERS
+
+
+def _batch_size(k: int) -> int:
+    """Rows that are answered together: many, but not so many that long answers keep a reader waiting."""
+    return max(1, min(BATCH, 100_000 // max(1, k)))
+
+
+def ranked(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
+    """Rankings of all points, batch by batch, with a progress bar."""
+    inputs = data.inputs if data.texts is None else _documents(model, data.texts)
+    size = _batch_size(k)
+    with progress("predicting", len(data)) as advance:
+        for start in range(0, max(1, len(data)), size):
+            ranking = model.predict_topk(inputs[start : start + size], k)
+            yield ranking
+            advance(len(ranking))
+
+
+def _documents(model: Model, texts: list[Any]) -> list[Any]:
+    """Texts as the model wants them: a model of fields takes a plain text as its field ``text``."""
+    if model.input_kind_ == "fields":
+        return [t if isinstance(t, dict) else {"text": t} for t in texts]
+    return texts
+
+
+def _record_batches(args: argparse.Namespace, model: Model, bad: BadLines) -> Iterator[list[Record]]:
+    """Records as they arrive. A line without the text that the model reads is bad."""
+    options = record_options(args)
+    if options.fields is None and model.input_kind_ == "text":
+        options = dataclasses.replace(options, fields=("text",))
+    if args.file == "-":
+        for lines in _stdin_lines(options.encoding, bad):
+            parsed = [r for number, line in lines if (r := _parse_line(line, number, args.text, options, bad))]
+            yield from _batches(parsed, args.k)
+        return
+    records: Iterable[Record]
+    if args.text:
+        records = (Record(line, [], line=number) for number, line in read_lines(args.file, options.encoding, bad))
+    else:
+        records = iter_records(args.file, format=args.format, options=options, bad=bad)
+    yield from _batches(records, args.k)
+
+
+def _batches(records: Iterable[Record], k: int) -> Iterator[list[Record]]:
+    iterator = iter(records)
+    while batch := list(itertools.islice(iterator, _batch_size(k))):
+        yield batch
+
+
+def _parse_line(line: str, number: int, as_text: bool, options: RecordOptions, bad: BadLines) -> Record | None:
+    if as_text:
+        return Record(line, [], line=number)
+    if not line.strip():
+        return None
+    try:
+        return parse_json_line(line, options, number)
+    except RecordError as error:
+        bad.report(number, f"{error} (plain texts, one a line, are read with --text)")
+        return None
+
+
+def _stdin_lines(encoding: str, bad: BadLines) -> Iterator[list[tuple[int, str]]]:
+    """Whole lines as they arrive: one by one from a slow writer, many at a time from a fast one."""
+    check_encoding(encoding)
+    rest, number = b"", 0
+    while True:
+        chunk = os.read(sys.stdin.fileno(), 1 << 20)
+        *lines, rest = (rest + chunk).split(b"\n")
+        if not chunk and rest:
+            lines, rest = [rest], b""
+        decoded = []
+        for line in lines:
+            number += 1
+            line = line.rstrip(b"\r").removeprefix(codecs.BOM_UTF8 if number == 1 else b"")
+            try:
+                decoded.append((number, line.decode(encoding)))
+            except UnicodeDecodeError as error:
+                bad.report(number, describe_decoding(error, line, encoding))
+        yield decoded
+        if not chunk:
+            return
+
+
+@contextlib.contextmanager
+def _output(path: str | None) -> Iterator[IO[str]]:
+    if path is None:
+        yield sys.stdout
+        return
+    with open_for_writing(path) as file, io.TextIOWrapper(file, encoding="utf-8", write_through=True) as text:
+        yield text
+
+
+def _write_ranking(out: IO[str], ranking: Ranking, ids: list[str | None]) -> None:
+    for labels, identity in zip(ranking.labels(), ids, strict=True):
+        value: dict[str, Any] = {} if identity is None else {"id": identity}
+        value["labels"] = [{"label": name, "score": round(score, 6)} for name, score in labels]
+        out.write(json_line(value))
+    out.flush()
