@@ -248,6 +248,8 @@ def test_where_the_input_may_stand(model, train_file, tmp_path):
     assert "points" in run("data", "stats", "-", input=train_file.read_text()).stdout
     command = f"{sys.executable} -m ramify data stats <(cat {train_file})"
     assert "points" in subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout
+    command = f"{sys.executable} -m ramify predict {model} <(cat {train_file})"
+    assert subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout.count("\n") == 3
 
 
 def test_a_line_without_text_is_bad(model):

@@ -55,7 +55,7 @@ def read_data(name: str, args: argparse.Namespace) -> Dataset:
         data = datasets.load(stem)
         return data.split(part) if part else data
     options = record_options(args)
-    with _regular_file(name) as path:
+    with regular_file(name) as path:
         data = read(
             path,
             format=args.format,
@@ -71,7 +71,7 @@ def read_data(name: str, args: argparse.Namespace) -> Dataset:
 
 
 @contextlib.contextmanager
-def _regular_file(name: str) -> Iterator[str]:
+def regular_file(name: str) -> Iterator[str]:
     """A name that can be opened twice, to look at the format and to read: what comes through a pipe is kept first."""
     if name != "-" and not Path(name).is_fifo():
         yield name

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
-from ramify.cli.options import is_built_in, read_data, record_options
+from ramify.cli.options import is_built_in, read_data, record_options, regular_file
 from ramify.cli.output import report_skipped, say
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, check_encoding, describe_decoding, open_for_writing, read_lines
@@ -31,7 +31,10 @@ def predict(args: argparse.Namespace) -> None:
     """``ramify predict``: JSON Lines in, JSON Lines out."""
     model = load(args.model)
     model.set_params(threads=args.threads, verbose=0)
-    with _output(args.out) as out:
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(_output(args.out))
+        if args.file != "-":
+            args.file = stack.enter_context(regular_file(args.file))
         if not _is_stream(args):
             data = read_data(args.file, args)
             report_skipped(data)

@@ -130,6 +130,7 @@ def evaluate(
     filter_pairs : (row, label) pairs to remove from the ranking first: an (m, 2) array or an n × L matrix
     """
     threads = resolve_threads(threads)
+    may_be_cut = isinstance(ranking, Ranking)  # a matrix holds all scores that there are
     ranking = as_ranking(ranking, threads)
     if unseen not in ("count", "drop"):
         raise ValueError(f"unseen must be 'count' or 'drop'; got {unseen!r}")
@@ -166,10 +167,12 @@ def evaluate(
     n_groups = 1 if groups is None else N_DECILES
     metrics = ranking_metrics(ranking, truth, cutoffs, weights, groups, n_groups, threads)
     group_of = np.zeros(truth.shape[1], np.uint8) if groups is None else groups
-    f1_is_cut = ranking.k < ranking.n_labels and bool(np.any(ranking.scores[:, -1] >= threshold))
+    last_reaches = ranking.k < ranking.n_labels and bool(np.any(ranking.scores[:, -1:] >= threshold))
     f1 = f1_scores(ranking, truth, threshold, group_of, n_groups, threads)
     n_empty = len(ranking) - metrics.n_rows
-    return Evaluation(metrics, f1, threshold, metrics.n_rows, n_empty, unseen_share, groups is not None, f1_is_cut)
+    return Evaluation(
+        metrics, f1, threshold, metrics.n_rows, n_empty, unseen_share, groups is not None, may_be_cut and last_reaches
+    )
 
 
 def as_ranking(ranking: Any, threads: int) -> Ranking:
