@@ -12,6 +12,7 @@
 #include "isa.h"
 #include "metrics.h"
 #include "parallel.h"
+#include "spmm.h"
 #include "text.h"
 #include "tfidf.h"
 #include "topk.h"
@@ -152,7 +153,7 @@ Weighting make_weighting(bool binary, bool sublinear, const std::string& norm, c
 }
 
 // scipy wants both index arrays of one type; it widens them itself in the rare case that needs it.
-nb::tuple give_rows(TfidfRows&& rows) {
+nb::tuple give_rows(CsrRows&& rows) {
     const auto nnz = static_cast<std::size_t>(rows.indptr.back());
     nb::object indptr;
     if (rows.indptr.back() <= std::numeric_limits<std::int32_t>::max()) {
@@ -199,7 +200,7 @@ public:
 
     nb::tuple transform(nb::list texts, std::vector<float> weights, int threads) const {
         FieldCorpus corpus(texts, std::move(weights), analyzer_.spec.lowercase);
-        TfidfRows rows;
+        CsrRows rows;
         {
             nb::gil_scoped_release release;
             rows = tfidf_rows(analyzer_.spec, vocabulary_, weighting_, corpus.corpus, threads);
@@ -247,12 +248,39 @@ struct PyXmcText {
     }
 };
 
-// ---- rankings ----
+// ---- matrices ----
 
 template <class Index>
 CsrView<Index> csr_view(In<Index> indptr, In<Index> indices, const float* data, std::int64_t cols) {
     return {static_cast<std::int64_t>(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data};
 }
+
+template <class Index>
+nb::tuple py_spmm(In<Index> a_indptr, In<Index> a_indices, In<float> a_data, In<Index> b_indptr, In<Index> b_indices,
+                  In<float> b_data, std::int64_t n_columns, int threads) {
+    const auto a = csr_view<Index>(a_indptr, a_indices, a_data.data(), static_cast<std::int64_t>(b_indptr.shape(0)) - 1);
+    const auto b = csr_view<Index>(b_indptr, b_indices, b_data.data(), n_columns);
+    CsrRows rows;
+    {
+        nb::gil_scoped_release release;
+        rows = spmm(a, b, threads);
+    }
+    return give_rows(std::move(rows));
+}
+
+template <class Index>
+Out<float> py_spmm_dense(In<Index> a_indptr, In<Index> a_indices, In<float> a_data, In2<float> b, int threads) {
+    const auto a = csr_view<Index>(a_indptr, a_indices, a_data.data(), static_cast<std::int64_t>(b.shape(0)));
+    const auto m = static_cast<std::size_t>(a.rows), q = b.shape(1);
+    auto out = std::make_unique_for_overwrite<float[]>(m * q);
+    {
+        nb::gil_scoped_release release;
+        spmm_dense(a, b.data(), static_cast<std::int64_t>(q), threads, out.get());
+    }
+    return give_new(std::move(out), {m, q});
+}
+
+// ---- rankings ----
 
 template <class Index>
 Out<std::uint8_t> py_hits(In2<std::int32_t> ids, In<Index> indptr, In<Index> indices, std::int64_t n_labels, int threads) {
@@ -345,7 +373,7 @@ NB_MODULE(_core, m) {
                                   give_vector(slots_to_bytes(frozen.slots)));
         }, nb::arg("keep").none())
         .def("rows", [](PyCorpusCounts& self, std::optional<In<double>> idf, bool binary, bool sublinear, const std::string& norm, int threads) {
-            TfidfRows rows;
+            CsrRows rows;
             {
                 nb::gil_scoped_release release;
                 rows = self.counts.rows(make_weighting(binary, sublinear, norm, idf ? idf->data() : nullptr), threads);
@@ -374,6 +402,12 @@ NB_MODULE(_core, m) {
           nb::arg("cutoffs"), nb::arg("weights"), nb::arg("groups"), nb::arg("n_groups"), nb::arg("threads"));
     m.def("ranking_sums", py_sums<std::int64_t>, nb::arg("ids"), nb::arg("indptr"), nb::arg("indices"), nb::arg("n_labels"),
           nb::arg("cutoffs"), nb::arg("weights"), nb::arg("groups"), nb::arg("n_groups"), nb::arg("threads"));
+    m.def("spmm", py_spmm<std::int32_t>, nb::arg("a_indptr"), nb::arg("a_indices"), nb::arg("a_data"), nb::arg("b_indptr"),
+          nb::arg("b_indices"), nb::arg("b_data"), nb::arg("n_columns"), nb::arg("threads"));
+    m.def("spmm", py_spmm<std::int64_t>, nb::arg("a_indptr"), nb::arg("a_indices"), nb::arg("a_data"), nb::arg("b_indptr"),
+          nb::arg("b_indices"), nb::arg("b_data"), nb::arg("n_columns"), nb::arg("threads"));
+    m.def("spmm_dense", py_spmm_dense<std::int32_t>, nb::arg("a_indptr"), nb::arg("a_indices"), nb::arg("a_data"), nb::arg("b"), nb::arg("threads"));
+    m.def("spmm_dense", py_spmm_dense<std::int64_t>, nb::arg("a_indptr"), nb::arg("a_indices"), nb::arg("a_data"), nb::arg("b"), nb::arg("threads"));
     m.def("csr_topk", py_topk<std::int32_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("k"), nb::arg("threads"));
     m.def("csr_topk", py_topk<std::int64_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("k"), nb::arg("threads"));
 }

@@ -162,7 +162,7 @@ FrozenVocabulary CorpusCounts::freeze(const std::uint8_t* keep) {
     return frozen;
 }
 
-TfidfRows CorpusCounts::rows(const Weighting& weighting, int threads) {
+CsrRows CorpusCounts::rows(const Weighting& weighting, int threads) {
     // First the sizes of the rows without the terms that were dropped, then each block writes to its own place.
     std::vector<std::int64_t> first_row(blocks_.size() + 1, 0);
     for (std::size_t b = 0; b < blocks_.size(); ++b)
@@ -189,7 +189,7 @@ TfidfRows CorpusCounts::rows(const Weighting& weighting, int threads) {
         while (seen < largest && !n_columns.compare_exchange_weak(seen, largest)) {}
     });
     for (std::size_t i = 1; i < indptr.size(); ++i) indptr[i] += indptr[i - 1];
-    TfidfRows rows = allocate_rows(std::move(indptr));
+    CsrRows rows = allocate_rows(std::move(indptr));
     parallel_for(static_cast<std::int64_t>(blocks_.size()), threads, [&](std::int64_t b, int) {
         Scratch& s = scratch();
         Block block = std::move(blocks_[static_cast<std::size_t>(b)]);

@@ -31,7 +31,7 @@ public:
     // The vocabulary of the selected terms with keep[i] (null: all of them). Call once.
     FrozenVocabulary freeze(const std::uint8_t* keep);
     // The rows of the corpus; call after freeze, once: the counts are given up on the way.
-    TfidfRows rows(const Weighting& weighting, int threads);
+    CsrRows rows(const Weighting& weighting, int threads);
 
 private:
     struct Worker {

@@ -1,7 +1,10 @@
-// Non-owning view of a compressed sparse row matrix.
+// Compressed sparse row matrices: views of what Python owns, and rows that native code makes.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 namespace ramify {
 
@@ -13,5 +16,21 @@ struct CsrView {
     const Index* indices = nullptr;  // (nnz), ascending in a row
     const float* data = nullptr;     // (nnz), or null where only the pattern matters
 };
+
+struct CsrRows {
+    std::vector<std::int64_t> indptr;  // (rows + 1)
+    std::unique_ptr<std::int32_t[]> indices;
+    std::unique_ptr<float[]> data;
+};
+
+// Room for rows whose sizes are given as running totals.
+inline CsrRows allocate_rows(std::vector<std::int64_t> indptr) {
+    CsrRows rows;
+    const auto nnz = static_cast<std::size_t>(indptr.back());
+    rows.indices = std::make_unique_for_overwrite<std::int32_t[]>(nnz);
+    rows.data = std::make_unique_for_overwrite<float[]>(nnz);
+    rows.indptr = std::move(indptr);
+    return rows;
+}
 
 }  // namespace ramify

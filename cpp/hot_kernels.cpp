@@ -121,10 +121,14 @@ void mark_hits(const std::int32_t* ids, std::int64_t k, const std::int32_t* trut
     }
 }
 
+void add_scaled(float scale, const float* __restrict values, std::int64_t n, float* __restrict sums) {
+    for (std::int64_t i = 0; i < n; ++i) sums[i] += scale * values[i];
+}
+
 }  // namespace
 
 const HotKernels& kernels() {
-    static constexpr HotKernels table{scan_text, mark_hits};
+    static constexpr HotKernels table{scan_text, mark_hits, add_scaled};
     return table;
 }
 

@@ -15,6 +15,9 @@ struct HotKernels {
     // hit[j] = 1 where ids[j] is among the truth, else 0; for j < k.
     void (*mark_hits)(const std::int32_t* ids, std::int64_t k, const std::int32_t* truth, std::int64_t n_truth,
                       std::uint8_t* hit);
+
+    // sums[i] += scale * values[i]; for i < n.
+    void (*add_scaled)(float scale, const float* values, std::int64_t n, float* sums);
 };
 
 }  // namespace ramify

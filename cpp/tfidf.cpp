@@ -78,16 +78,7 @@ void write_row(std::vector<TermCount>& row, Scratch& s, std::uint32_t n_columns,
     }
 }
 
-TfidfRows allocate_rows(std::vector<std::int64_t> indptr) {
-    TfidfRows rows;
-    const auto nnz = static_cast<std::size_t>(indptr.back());
-    rows.indices = std::make_unique_for_overwrite<std::int32_t[]>(nnz);
-    rows.data = std::make_unique_for_overwrite<float[]>(nnz);
-    rows.indptr = std::move(indptr);
-    return rows;
-}
-
-TfidfRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
+CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
                      const Corpus& corpus, int threads) {
     constexpr std::int64_t block_size = 64;
     struct Block {
@@ -124,7 +115,7 @@ TfidfRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary,
     });
 
     for (std::size_t i = 1; i < indptr.size(); ++i) indptr[i] += indptr[i - 1];
-    TfidfRows rows = allocate_rows(std::move(indptr));
+    CsrRows rows = allocate_rows(std::move(indptr));
     parallel_for(n_blocks, threads, [&](std::int64_t b, int) {
         Block block = std::move(blocks[static_cast<std::size_t>(b)]);
         const std::int64_t at = rows.indptr[static_cast<std::size_t>(b * block_size)];

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "csr.h"
 #include "term_counter.h"
 #include "text.h"
 #include "vocabulary.h"
@@ -19,21 +20,12 @@ struct Weighting {
     const double* idf = nullptr;  // (n_terms), or null
 };
 
-struct TfidfRows {
-    std::vector<std::int64_t> indptr;  // (n_docs + 1)
-    std::unique_ptr<std::int32_t[]> indices;
-    std::unique_ptr<float[]> data;
-};
-
-// Room for rows of the given sizes, as running totals.
-TfidfRows allocate_rows(std::vector<std::int64_t> indptr);
-
 // Sorts the counts of a row, which name columns by now, and writes its weights.
 void write_row(std::vector<TermCount>& row, Scratch& s, std::uint32_t n_columns, const Weighting& w,
                std::int32_t* indices, float* data);
 
 // The rows of a corpus; terms that are not in the vocabulary are passed over.
-TfidfRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
+CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
                      const Corpus& corpus, int threads);
 
 }  // namespace ramify

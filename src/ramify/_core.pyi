@@ -49,6 +49,20 @@ class XmcText:
     def bad_lines(self) -> list[tuple[int, str]]: ...
     def finish(self) -> tuple[LongArray, IntArray, LongArray, IntArray, FloatArray]: ...
 
+def spmm(
+    a_indptr: AnyArray,
+    a_indices: AnyArray,
+    a_data: FloatArray,
+    b_indptr: AnyArray,
+    b_indices: AnyArray,
+    b_data: FloatArray,
+    n_columns: int,
+    threads: int,
+) -> tuple[AnyArray, IntArray, FloatArray]: ...
+def spmm_dense(
+    a_indptr: AnyArray, a_indices: AnyArray, a_data: FloatArray, b: FloatArray, threads: int
+) -> FloatArray: ...
+
 class RankingSums(TypedDict):
     hits: DoubleArray
     ndcg: DoubleArray

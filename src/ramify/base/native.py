@@ -8,6 +8,7 @@ import numpy as np
 
 from ramify import _core
 from ramify._core import Analyzer, CorpusCounts, Tfidf, XmcText
+from ramify.base.sparse import csr_from_parts
 from ramify.base.types import ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "make_analyzer",
     "ranking_hits",
     "ranking_sums",
+    "spmm",
+    "spmm_dense",
 ]
 
 
@@ -47,6 +50,23 @@ def csr_topk(matrix: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:
     return _core.csr_topk(matrix.indptr, matrix.indices, matrix.data, k, threads)
 
 
+def spmm(a: Csr, b: Csr, threads: int) -> Csr:
+    """Product (m × q) of two canonical float32 CSR matrices (m × p, p × q)."""
+    _same_inner(a, b)
+    wide = np.int64 if np.int64 in (a.indices.dtype, b.indices.dtype) else np.int32
+    a_indptr, a_indices, b_indptr, b_indices = (
+        part.astype(wide, copy=False) for part in (a.indptr, a.indices, b.indptr, b.indices)
+    )
+    indptr, indices, data = _core.spmm(a_indptr, a_indices, a.data, b_indptr, b_indices, b.data, b.shape[1], threads)
+    return csr_from_parts(data, indices, indptr, (a.shape[0], b.shape[1]))
+
+
+def spmm_dense(a: Csr, b: FloatArray, threads: int) -> FloatArray:
+    """Product (m, q) of a canonical float32 CSR matrix (m × p) and a dense one (p, q)."""
+    _same_inner(a, b)
+    return _core.spmm_dense(a.indptr, a.indices, a.data, np.ascontiguousarray(b, np.float32), threads)
+
+
 def ranking_hits(ids: IntArray, truth: Csr, threads: int) -> ByteArray:
     """Return 1 where the predicted label (n, k) is among the truth (n × L, sorted), else 0."""
     _same_rows(ids, truth)
@@ -64,6 +84,11 @@ def ranking_sums(
     if len(weights) != n_labels or len(groups) != n_labels or (n_labels and int(groups.max()) >= n_groups):
         raise ValueError("every label needs one weight and one group")
     return _core.ranking_sums(ids, truth.indptr, truth.indices, n_labels, cutoffs, weights, groups, n_groups, threads)
+
+
+def _same_inner(a: Csr, b: Csr | FloatArray) -> None:
+    if a.shape[1] != b.shape[0]:
+        raise ValueError(f"{a.shape} times {b.shape} do not fit together")
 
 
 def _same_rows(ids: IntArray, truth: Csr) -> None:

@@ -1,0 +1,113 @@
+#include "spmm.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "isa.h"
+#include "parallel.h"
+
+namespace ramify {
+
+namespace {
+
+constexpr std::int64_t block_size = 64;
+
+// Adds up one row of the result: a dense row of sums, and the columns that were touched.
+class RowSum {
+public:
+    explicit RowSum(std::int64_t n_columns) : sums_(static_cast<std::size_t>(n_columns), 0.0f), seen_(sums_.size(), 0) {}
+
+    template <class Index>
+    void add(float scale, const Index* columns, const float* values, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) {
+            const auto c = static_cast<std::size_t>(columns[i]);
+            if (!seen_[c]) {
+                seen_[c] = 1;
+                touched_.push_back(static_cast<std::int32_t>(c));
+            }
+            sums_[c] += scale * values[i];
+        }
+    }
+
+    // Appends the row in column order and begins the next.
+    void take(std::vector<std::int32_t>& columns, std::vector<float>& values) {
+        if (touched_.size() > seen_.size() / 16) {  // looking through all columns beats sorting so many
+            touched_.clear();
+            for (std::size_t c = 0; c < seen_.size(); ++c)
+                if (seen_[c]) touched_.push_back(static_cast<std::int32_t>(c));
+        } else {
+            std::sort(touched_.begin(), touched_.end());
+        }
+        for (const std::int32_t column : touched_) {
+            const auto c = static_cast<std::size_t>(column);
+            columns.push_back(column);
+            values.push_back(sums_[c]);
+            sums_[c] = 0.0f;
+            seen_[c] = 0;
+        }
+        touched_.clear();
+    }
+
+private:
+    std::vector<float> sums_;
+    std::vector<std::uint8_t> seen_;
+    std::vector<std::int32_t> touched_;
+};
+
+}  // namespace
+
+template <class Index>
+CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, int threads) {
+    struct Block {
+        std::vector<std::int32_t> columns;
+        std::vector<float> values;
+    };
+    const std::int64_t n_blocks = (a.rows + block_size - 1) / block_size;
+    std::vector<Block> blocks(static_cast<std::size_t>(n_blocks));
+    std::vector<std::int64_t> indptr(static_cast<std::size_t>(a.rows) + 1, 0);
+    std::vector<RowSum> sums(static_cast<std::size_t>(worker_count(n_blocks, threads)), RowSum(b.cols));
+
+    parallel_for(n_blocks, threads, [&](std::int64_t index, int worker) {
+        Block& block = blocks[static_cast<std::size_t>(index)];
+        RowSum& sum = sums[static_cast<std::size_t>(worker)];
+        for (std::int64_t row = index * block_size; row < std::min(a.rows, (index + 1) * block_size); ++row) {
+            for (Index i = a.indptr[row]; i < a.indptr[row + 1]; ++i) {
+                const Index inner = a.indices[i], begin = b.indptr[inner];
+                sum.add(a.data[i], b.indices + begin, b.data + begin, b.indptr[inner + 1] - begin);
+            }
+            const std::size_t before = block.columns.size();
+            sum.take(block.columns, block.values);
+            indptr[static_cast<std::size_t>(row) + 1] = static_cast<std::int64_t>(block.columns.size() - before);
+        }
+    });
+
+    for (std::size_t i = 1; i < indptr.size(); ++i) indptr[i] += indptr[i - 1];
+    CsrRows rows = allocate_rows(std::move(indptr));
+    parallel_for(n_blocks, threads, [&](std::int64_t index, int) {
+        Block block = std::move(blocks[static_cast<std::size_t>(index)]);
+        const std::int64_t at = rows.indptr[static_cast<std::size_t>(index * block_size)];
+        std::copy(block.columns.begin(), block.columns.end(), rows.indices.get() + at);
+        std::copy(block.values.begin(), block.values.end(), rows.data.get() + at);
+    });
+    return rows;
+}
+
+template <class Index>
+void spmm_dense(const CsrView<Index>& a, const float* b, std::int64_t q, int threads, float* out) {
+    const auto add_scaled = hot().add_scaled;
+    parallel_for((a.rows + block_size - 1) / block_size, threads, [&](std::int64_t block, int) {
+        for (std::int64_t row = block * block_size; row < std::min(a.rows, (block + 1) * block_size); ++row) {
+            float* const sums = out + row * q;
+            std::fill(sums, sums + q, 0.0f);
+            for (Index i = a.indptr[row]; i < a.indptr[row + 1]; ++i)
+                add_scaled(a.data[i], b + static_cast<std::int64_t>(a.indices[i]) * q, q, sums);
+        }
+    });
+}
+
+template CsrRows spmm(const CsrView<std::int32_t>&, const CsrView<std::int32_t>&, int);
+template CsrRows spmm(const CsrView<std::int64_t>&, const CsrView<std::int64_t>&, int);
+template void spmm_dense(const CsrView<std::int32_t>&, const float*, std::int64_t, int, float*);
+template void spmm_dense(const CsrView<std::int64_t>&, const float*, std::int64_t, int, float*);
+
+}  // namespace ramify

@@ -1,0 +1,1 @@
+"""Vectors for labels, from which indexes are built."""
