@@ -28,9 +28,10 @@ from ramify.io.dataset import Dataset
 from ramify.io.labels import LabelVocabulary
 
 PACKAGES = ("numpy", "scipy", "sklearn")
-# Modules that open windows, print, call into the system, or are not part of the documented library.
+# Modules that open windows, print, call into the system, are replaced by others (pdb by test runners), or are not part
+# of the documented library.
 _LEFT_OUT = {"antigravity", "this", "idlelib", "lib2to3", "test", "turtle", "turtledemo", "ensurepip", "pydoc_data",
-             "__main__", "tkinter", "msilib", "distutils", "crypt"}  # fmt: skip
+             "__main__", "tkinter", "msilib", "distutils", "crypt", "pdb"}  # fmt: skip
 _PRIVATE_PART = re.compile(
     r"(^|\.)(_|tests?(\.|$)|conftest|setup$|f2py|externals|testing|distutils|compat|estimator_checks)"
 )

@@ -101,7 +101,7 @@ def f1_scores(
 
     def scores(mask: BoolArray) -> tuple[float, float]:
         used = mask & (both > 0)
-        micro = 2.0 * true_positive[mask].sum() / max(1, both[mask].sum())
+        micro = 2.0 * float(true_positive[mask].sum()) / max(1, int(both[mask].sum()))
         return 100.0 * micro, 100.0 * float(each[used].mean()) if used.any() else 0.0
 
     masks = [np.ones(n_labels, bool), *(groups == g for g in range(n_groups))]
