@@ -33,7 +33,7 @@ def test_the_readme_s_shell_is_understood():
     for line in lines:
         command = re.sub(r"\s#.*|[|>] (jq|output).*", "", line).split("ramify ", 1)[1].split()
         if "--help" not in command:
-            parser.parse_args(command)
+            assert parser.parse_args(command).command == command[0]
 
 
 @pytest.mark.parametrize("name", ["demo", "features"])

@@ -51,7 +51,7 @@ REPERTOIRE = st.text(
 )
 
 
-def compare(texts, queries=(), **options):
+def check_equal(texts, queries=(), **options):
     """Fit both on the texts; everything must agree, for one thread and several, also on other texts."""
     try:
         with warnings.catch_warnings():
@@ -113,14 +113,14 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_equals_scikit_learn_on_nasty_text(options):
     if options.get("strip_accents") == "ascii":
-        compare([t for t in NASTY if "\ud800" not in t] * 2, GERMAN, **options)
+        check_equal([t for t in NASTY if "\ud800" not in t] * 2, GERMAN, **options)
     else:
-        compare(NASTY + GERMAN + NASTY[5:9], GERMAN, **options)
+        check_equal(NASTY + GERMAN + NASTY[5:9], GERMAN, **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_equals_scikit_learn_on_english_and_german(options, pydoc):
-    compare(pydoc.texts[::12] + GERMAN * 2, pydoc.texts[1::50], **options)
+    check_equal(pydoc.texts[::12] + GERMAN * 2, pydoc.texts[1::50], **options)
 
 
 @settings(max_examples=150, deadline=None)
@@ -134,14 +134,14 @@ def test_equals_scikit_learn_on_english_and_german(options, pydoc):
     st.sampled_from([1, 2, 0.3]),
 )
 def test_equals_scikit_learn_on_random_unicode(texts, queries, analyzer, low, more, lowercase, min_df):
-    compare(texts, queries, analyzer=analyzer, ngram_range=(low, low + more), lowercase=lowercase, min_df=min_df)
+    check_equal(texts, queries, analyzer=analyzer, ngram_range=(low, low + more), lowercase=lowercase, min_df=min_df)
 
 
 def test_every_code_point_is_cut_like_in_python():
     """A letter, digit or blank is what Python says it is: each code point stands between two letters."""
     points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     texts = [" ".join(f"a{chr(c)}b" for c in points[i : i + 5000]) for i in range(0, len(points), 5000)]
-    compare(texts)
+    check_equal(texts)
 
 
 def test_many_documents_and_threads_give_the_same_bits(pydoc):
@@ -161,7 +161,7 @@ def test_many_documents_and_threads_give_the_same_bits(pydoc):
 
 
 def test_a_long_document(pydoc):
-    compare([" ".join(pydoc.texts), "short one", " ".join(f"w{i}" for i in range(200_000))], ngram_range=(1, 2))
+    check_equal([" ".join(pydoc.texts), "short one", " ".join(f"w{i}" for i in range(200_000))], ngram_range=(1, 2))
 
 
 def test_fields_share_one_space():

@@ -53,34 +53,43 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
+FILE_HELP = (
+    "data file (JSON Lines, TSV, CSV, Annif TSV, XMC text, NPZ, Parquet; plain, .gz or .xz), - for standard input, "
+    "or pydoc:train, pydoc:test"
+)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
-    from ramify.cli import commands
-    from ramify.cli.options import add_data_options
-    from ramify.cli.predict import predict
-    from ramify.metrics import FAMILIES
-    from ramify.models import REGISTRY
-
     parser = argparse.ArgumentParser(
         prog="ramify", description="Extreme multi-label classification: find the few right labels out of millions."
     )
     parser.add_argument("--version", action="version", version=f"ramify {__version__}")
-    commands_ = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for add in (_add_train, _add_predict, _add_evaluate, _add_inspect, _add_data):
+        add(commands)
+    return parser
 
-    def command(name: str, help: str, run: Any, parent: Any = commands_, **options: Any) -> argparse.ArgumentParser:
-        sub: argparse.ArgumentParser = parent.add_parser(name, help=help, description=help, **options)
-        sub.set_defaults(run=run)
-        return sub
 
-    file_help = (
-        "data file (JSON Lines, TSV, CSV, Annif TSV, XMC text, NPZ, Parquet; plain, .gz or .xz), "
-        "or pydoc:train, pydoc:test"
-    )
+def _command(parent: Any, name: str, help: str, run: Any, **options: Any) -> argparse.ArgumentParser:
+    sub: argparse.ArgumentParser = parent.add_parser(name, help=help, description=help, **options)
+    sub.set_defaults(run=run)
+    return sub
 
-    sub = command("train", "Train a model and save it.", commands.train, add_help=False)
+
+def _add_threads(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--threads", type=int, metavar="N", help="threads to use (default: RAMIFY_THREADS or all cores)")
+
+
+def _add_train(parent: Any) -> None:
+    from ramify.cli.commands import train
+    from ramify.cli.options import add_data_options
+    from ramify.models import REGISTRY
+
+    sub = _command(parent, "train", "Train a model and save it.", train, add_help=False)
     sub.add_argument("model", choices=list(REGISTRY), metavar="MODEL", help=f"one of: {', '.join(REGISTRY)}")
     sub.add_argument("-h", "--help", action=_ModelHelp)
-    sub.add_argument("file", metavar="FILE", help=file_help)
+    sub.add_argument("file", metavar="FILE", help=FILE_HELP)
     sub.add_argument("--out", required=True, metavar="DIR", help="where to save the model")
     sub.add_argument("--dev", metavar="FILE", help="evaluate on these data after training")
     sub.add_argument(
@@ -88,27 +97,32 @@ def make_parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--config", metavar="FILE", help="TOML file of parameters; --set wins over it")
     sub.add_argument("--quiet", action="store_true", help="say nothing unless something is wrong")
-    sub.add_argument("--threads", type=int, metavar="N", help="threads to use (default: RAMIFY_THREADS or all cores)")
+    _add_threads(sub)
     add_data_options(sub)
 
-    sub = command("predict", "Rank labels: JSON Lines in, JSON Lines out, as they arrive.", predict)
+
+def _add_predict(parent: Any) -> None:
+    from ramify.cli.options import add_data_options
+    from ramify.cli.predict import predict
+
+    sub = _command(parent, "predict", "Rank labels: JSON Lines in, JSON Lines out, as they arrive.", predict)
     sub.add_argument("model", metavar="DIR", help="a saved model")
-    sub.add_argument(
-        "file",
-        nargs="?",
-        default="-",
-        metavar="FILE",
-        help="data file; - or nothing reads JSON Lines from standard input",
-    )
+    sub.add_argument("file", nargs="?", default="-", metavar="FILE", help=f"{FILE_HELP}; nothing: standard input")
     sub.add_argument("--k", type=int, default=10, help="labels for each row (default: 10)")
     sub.add_argument("--text", action="store_true", help="the input holds plain texts, one a line")
     sub.add_argument("--out", metavar="FILE", help="write there instead of to standard output")
-    sub.add_argument("--threads", type=int, metavar="N", help="threads to use")
+    _add_threads(sub)
     add_data_options(sub)
 
-    sub = command("evaluate", "Measure a model on labelled data.", commands.evaluate_model)
+
+def _add_evaluate(parent: Any) -> None:
+    from ramify.cli.commands import evaluate_model
+    from ramify.cli.options import add_data_options
+    from ramify.metrics import FAMILIES
+
+    sub = _command(parent, "evaluate", "Measure a model on labelled data.", evaluate_model)
     sub.add_argument("model", metavar="DIR", help="a saved model")
-    sub.add_argument("file", metavar="FILE", help=file_help)
+    sub.add_argument("file", metavar="FILE", help=FILE_HELP)
     sub.add_argument("--ks", type=_cutoffs, metavar="1,3,5", help="cutoffs (default: 1,3,5,10,100)")
     sub.add_argument(
         "--propensity", choices=list(FAMILIES), default="default", help="family of data set for PSP (default: default)"
@@ -119,31 +133,38 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--filter", metavar="FILE", help="pairs 'row label' of numbers that must not count as predicted")
     sub.add_argument("--deciles", action="store_true", help="also by decile of label frequency")
     sub.add_argument("--json", action="store_true", help="print JSON")
-    sub.add_argument("--threads", type=int, metavar="N", help="threads to use")
+    _add_threads(sub)
     add_data_options(sub)
 
-    sub = command("inspect", "Show what is in a saved model.", commands.inspect)
+
+def _add_inspect(parent: Any) -> None:
+    from ramify.cli.commands import inspect
+
+    sub = _command(parent, "inspect", "Show what is in a saved model.", inspect)
     sub.add_argument("model", metavar="DIR", help="a saved model")
     sub.add_argument("--verify", action="store_true", help="compare the content of every file with its hash")
     sub.add_argument("--json", action="store_true", help="print JSON")
 
-    data = commands_.add_parser(
-        "data", help="Look at data files and convert them.", description="Look at data files and convert them."
-    )
-    data_commands = data.add_subparsers(dest="data_command", metavar="COMMAND", required=True)
-    sub = command("stats", "Count points, labels and what train and test share.", commands.data_stats, data_commands)
+
+def _add_data(parent: Any) -> None:
+    from ramify.cli.commands import data_convert, data_stats
+    from ramify.cli.options import add_data_options
+
+    words = "Look at data files and convert them."
+    data = parent.add_parser("data", help=words, description=words)
+    children = data.add_subparsers(dest="data_command", metavar="COMMAND", required=True)
+    sub = _command(children, "stats", "Count points, labels and what train and test share.", data_stats)
     sub.add_argument(
-        "files", nargs="+", metavar="FILE", help=f"{file_help}; the first is the training data of the others"
+        "files", nargs="+", metavar="FILE", help=f"{FILE_HELP}; the first is the training data of the others"
     )
     sub.add_argument("--json", action="store_true", help="print JSON")
     add_data_options(sub)
-    sub = command("convert", "Write a data file in another format, by its name.", commands.data_convert, data_commands)
-    sub.add_argument("input", metavar="FILE", help=file_help)
+    sub = _command(children, "convert", "Write a data file in another format, by its name.", data_convert)
+    sub.add_argument("input", metavar="FILE", help=FILE_HELP)
     sub.add_argument(
         "output", metavar="OUT", help=".jsonl for texts; .txt (XMC text) or .npz for features; also .gz and .xz"
     )
     add_data_options(sub)
-    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -141,7 +141,8 @@ def evaluate(
     n_unseen = int((truth.indices >= n_known).sum())
     if truth.nnz and n_unseen == truth.nnz:
         raise DataError(
-            "none of the true labels is known to the model: are they the same labels, of the same type (1 is not '1')?"
+            "none of the true labels is known to the model: are they the same labels, of the same type (1 is not '1'), "
+            "and named by the same list (--label-names)?"
         )
     unseen_share = n_unseen / max(1, truth.nnz)
     if unseen == "drop":
