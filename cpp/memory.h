@@ -19,10 +19,11 @@ struct LargePageAllocator {
     template <class U>
     LargePageAllocator(const LargePageAllocator<U>&) {}
 
+    static constexpr std::size_t large_page = std::size_t{1} << 21, smallest = 2 * large_page;
+
     T* allocate(std::size_t n) {
-        constexpr std::size_t large_page = std::size_t{1} << 21;
         const std::size_t size = n * sizeof(T);
-        if (size < 2 * large_page) return static_cast<T*>(::operator new(size));
+        if (size < smallest) return static_cast<T*>(::operator new(size));
         const std::size_t rounded = (size + large_page - 1) / large_page * large_page;
         void* p = std::aligned_alloc(large_page, rounded);
         if (p == nullptr) throw std::bad_alloc();
@@ -32,7 +33,7 @@ struct LargePageAllocator {
         return static_cast<T*>(p);
     }
     void deallocate(T* p, std::size_t n) {
-        if (n * sizeof(T) < (std::size_t{1} << 22)) {
+        if (n * sizeof(T) < smallest) {
             ::operator delete(p);
         } else {
             std::free(p);

@@ -26,6 +26,6 @@ void write_row(std::vector<TermCount>& row, Scratch& s, std::uint32_t n_columns,
 
 // The rows of a corpus; terms that are not in the vocabulary are passed over.
 CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
-                     const Corpus& corpus, int threads);
+                   const Corpus& corpus, int threads);
 
 }  // namespace ramify

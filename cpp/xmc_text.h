@@ -71,14 +71,14 @@ public:
     XmcTextParser(Limits limits, std::int64_t first_line, int threads);
 
     // Parses the whole lines in [data, data + size), and what follows the last line end if `last`. Returns how many
-    // bytes were used. Bad lines are left out and remembered; with stop_at_bad the caller gives up at the first, and the rest is not kept.
+    // bytes were used. Bad lines are left out and remembered; with stop_at_bad the caller gives up at the first, and the
+    // rest is not kept.
     std::int64_t feed(const char* data, std::int64_t size, bool last, bool stop_at_bad);
 
-    std::int64_t n_rows() const { return static_cast<std::int64_t>(feature_ends.size()); }
     const std::vector<std::int64_t>& bad_rows() const { return bad_rows_; }  // lines from the first, counted from 0
     const std::vector<BadLine>& bad_lines() const { return bad_; }  // the first few
 
-    GrowingArray<std::int64_t> label_ends, feature_ends;  // (n_rows) running totals
+    GrowingArray<std::int64_t> label_ends, feature_ends;  // (rows) running totals
     GrowingArray<std::int32_t> labels, features;
     GrowingArray<float> values;
 

@@ -117,7 +117,7 @@ def test_the_stub_names_what_the_core_has():
             assert methods == {m for m in vars(getattr(core, name)) if not m.startswith("_")}, name
 
 
-def test_no_third_party_data_and_no_machine_paths():
+def test_no_large_files_and_no_path_of_this_machine():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
@@ -125,3 +125,4 @@ def test_no_third_party_data_and_no_machine_paths():
         path = ROOT / name
         if path.is_file():
             assert path.stat().st_size < 300_000, f"{name} is large for a source file"
+            assert str(ROOT) not in path.read_text(), f"{name} names the path of this checkout"

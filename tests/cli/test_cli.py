@@ -118,7 +118,9 @@ def test_models_of_features(tmp_path, capsys):
     assert main(["predict", str(tmp_path / "m"), str(tmp_path / "a.txt"), "--k", "1"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "a.txt")]) == 0
-    assert main(["predict", str(tmp_path / "m"), "--text"]) in (0, 1)
+    done = run("predict", tmp_path / "m", "--text", input="a text")
+    assert done.returncode == 1
+    assert "trained on sparse features and now gets texts" in done.stderr
 
 
 def test_settings_from_a_file(tmp_path, train_file, capsys):

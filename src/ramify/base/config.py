@@ -12,7 +12,7 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, field
-from typing import Any, ClassVar, Literal, Self, Union
+from typing import Any, Literal, Self, Union
 
 
 def param(
@@ -44,8 +44,6 @@ class ParamInfo:
 @dataclass(kw_only=True, eq=False, repr=False)
 class Config:
     """Base of everything that has parameters. Subclasses are keyword-only dataclasses."""
-
-    params_doc: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
         self.check_params()

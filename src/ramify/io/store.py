@@ -69,7 +69,7 @@ class StoreWriter:
             raise ValueError(f"arrays of {array.dtype} cannot be stored")
         with (self._temporary / file).open("wb") as out:
             np.lib.format.write_array(out, array, version=(1, 0), allow_pickle=False)
-            _sync(out.fileno())
+            os.fsync(out.fileno())
         self._files[file] = {
             "size": (self._temporary / file).stat().st_size,
             "sha256": _hash(self._temporary / file),
@@ -103,7 +103,7 @@ class StoreWriter:
                 json.dump(self._manifest, out, indent=1, ensure_ascii=False, allow_nan=False)
                 out.write("\n")
                 out.flush()
-                _sync(out.fileno())
+                os.fsync(out.fileno())
             self._temporary.chmod(0o777 & ~_umask())
             _sync_directory(self._temporary)
             _move_into_place(self._temporary, self._path)
@@ -173,10 +173,6 @@ class Store:
         for name in names:
             if _hash(self.path / name) != self.files[name].get("sha256"):
                 raise ModelFormatError(f"{self.path / name} is damaged: its content does not fit its hash")
-
-    def has_array(self, name: str) -> bool:
-        """Whether the directory holds that array."""
-        return f"{name}.npy" in self.files
 
     def array(
         self,
@@ -260,10 +256,6 @@ def _umask() -> int:
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
-
-
-def _sync(descriptor: int) -> None:
-    os.fsync(descriptor)
 
 
 def _sync_directory(path: Path) -> None:

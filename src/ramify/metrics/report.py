@@ -36,11 +36,15 @@ class Evaluation:
     metrics: RankingMetrics
     f1: dict[str, AnyArray]
     threshold: float
-    n_rows: int
     n_rows_without_labels: int
     unseen_share: float
     has_deciles: bool = field(default=False)
     f1_is_cut: bool = field(default=False)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows with a true label, over which the metrics are averaged."""
+        return self.metrics.n_rows
 
     def __getitem__(self, name: str) -> float:
         """Return one metric, such as "P@1"."""
@@ -171,9 +175,8 @@ def evaluate(
     last_reaches = ranking.k < ranking.n_labels and bool(np.any(ranking.scores[:, -1:] >= threshold))
     f1 = f1_scores(ranking, truth, threshold, group_of, n_groups, threads)
     n_empty = len(ranking) - metrics.n_rows
-    return Evaluation(
-        metrics, f1, threshold, metrics.n_rows, n_empty, unseen_share, groups is not None, may_be_cut and last_reaches
-    )
+    f1_is_cut = may_be_cut and last_reaches
+    return Evaluation(metrics, f1, threshold, n_empty, unseen_share, groups is not None, f1_is_cut)
 
 
 def as_ranking(ranking: Any, threads: int) -> Ranking:

@@ -33,7 +33,6 @@ class Model(Config):
     """
 
     kind: ClassVar[str] = ""
-    _estimator_type: ClassVar[str] = "classifier"
 
     seed: int = param(0, "seed of everything random; the same seed and data give the same model", low=0)
     threads: int | None = param(None, "threads to use; None: RAMIFY_THREADS or all cores", low=1, high=MAX_THREADS)
