@@ -10,6 +10,11 @@
 #endif
 
 namespace ramify::RAMIFY_VARIANT {
+
+SolverCounts solve_labels(const SolverRows&, const SolverLabels&, const SolverOptions&, int, const SolverScratch&,
+                          const WeightSink&);  // ovr_kernel.cpp
+bool score_pieces(const PackedView&, const ActivePieces&, const std::int32_t*, const float*, std::int64_t, Hit*,
+                  float*);  // beam_kernel.cpp
 namespace {
 
 // One bit a byte for 64 bytes, which are lowered on the way.
@@ -125,10 +130,22 @@ void add_scaled(float scale, const float* __restrict values, std::int64_t n, flo
     for (std::int64_t i = 0; i < n; ++i) sums[i] += scale * values[i];
 }
 
+// Sixteen partial sums, added up in a fixed order: the same bits with every instruction set.
+float dot(const float* a, const float* b, std::int64_t n) {
+    float part[16] = {};
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; ++j) part[j] += a[i + j] * b[i + j];
+    for (int j = 0; i < n; ++i, ++j) part[j] += a[i] * b[i];
+    for (int width = 8; width > 0; width /= 2)
+        for (int j = 0; j < width; ++j) part[j] += part[j + width];
+    return part[0];
+}
+
 }  // namespace
 
 const HotKernels& kernels() {
-    static constexpr HotKernels table{scan_text, mark_hits, add_scaled};
+    static constexpr HotKernels table{scan_text, mark_hits, add_scaled, dot, solve_labels, score_pieces};
     return table;
 }
 

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 
+#include "beam_kernel.h"
+#include "ovr_kernel.h"
+
 namespace ramify {
 
 struct HotKernels {
@@ -18,6 +21,12 @@ struct HotKernels {
 
     // sums[i] += scale * values[i]; for i < n.
     void (*add_scaled)(float scale, const float* values, std::int64_t n, float* sums);
+
+    // sum of a[i] * b[i]; for i < n.
+    float (*dot)(const float* a, const float* b, std::int64_t n);
+
+    SolveLabels solve_labels;  // ovr_kernel.h
+    ScorePieces score_pieces;  // beam_kernel.h
 };
 
 }  // namespace ramify

@@ -1,4 +1,4 @@
-// Memory for large tables that are read at random.
+// Memory for large tables that are read at random: on a cache line's border, and on large pages where it is big.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ struct LargePageAllocator {
     template <class U>
     LargePageAllocator(const LargePageAllocator<U>&) {}
 
-    static constexpr std::size_t large_page = std::size_t{1} << 21, smallest = 2 * large_page;
+    static constexpr std::size_t large_page = std::size_t{1} << 21, smallest = large_page / 4;
 
     T* allocate(std::size_t n) {
         const std::size_t size = n * sizeof(T);
-        if (size < smallest) return static_cast<T*>(::operator new(size));
+        if (size < smallest) return static_cast<T*>(::operator new(size, std::align_val_t{64}));
         const std::size_t rounded = (size + large_page - 1) / large_page * large_page;
         void* p = std::aligned_alloc(large_page, rounded);
         if (p == nullptr) throw std::bad_alloc();
@@ -34,7 +34,7 @@ struct LargePageAllocator {
     }
     void deallocate(T* p, std::size_t n) {
         if (n * sizeof(T) < smallest) {
-            ::operator delete(p);
+            ::operator delete(p, std::align_val_t{64});
         } else {
             std::free(p);
         }

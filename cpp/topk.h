@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -34,6 +35,40 @@ inline std::int64_t topk(Scored* items, std::int64_t n, std::int64_t k) {
     return n;
 }
 
+// Keeps the k best of a stream of candidates; most are turned away by one comparison.
+class TopK {
+public:
+    // Room for the best k; forgets what was there.
+    void start(std::int64_t k) {
+        k_ = k;
+        items_.clear();
+        full_ = false;
+    }
+    void add(Scored item) {
+        if (full_ && !better(item, worst_)) return;
+        items_.push_back(item);
+        if (static_cast<std::int64_t>(items_.size()) >= 2 * k_ + 32) cut();
+    }
+    // The best in order. The reference holds until the next start.
+    std::vector<Scored>& finish() {
+        items_.resize(static_cast<std::size_t>(topk(items_.data(), static_cast<std::int64_t>(items_.size()), k_)));
+        return items_;
+    }
+
+private:
+    void cut() {
+        std::nth_element(items_.begin(), items_.begin() + (k_ - 1), items_.end(), better);
+        worst_ = items_[static_cast<std::size_t>(k_ - 1)];
+        items_.resize(static_cast<std::size_t>(k_));
+        full_ = true;
+    }
+
+    std::int64_t k_ = 1;
+    std::vector<Scored> items_;
+    Scored worst_{};
+    bool full_ = false;
+};
+
 // The k best entries of each row: ids (rows, k) with -1, scores (rows, k) with -inf where a row has fewer.
 template <class Index>
 void csr_topk(const CsrView<Index>& matrix, std::int64_t k, int threads, std::int32_t* ids, float* scores) {
@@ -48,6 +83,71 @@ void csr_topk(const CsrView<Index>& matrix, std::int64_t k, int threads, std::in
             for (std::int64_t j = 0; j < k; ++j) {
                 ids[row * k + j] = j < n ? items[static_cast<std::size_t>(j)].id : -1;
                 scores[row * k + j] = j < n ? items[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
+            }
+        }
+    });
+}
+
+// The n entries of each row with the largest magnitude, columns ascending as before; equal ones by column.
+template <class Index>
+CsrRows largest_entries(const CsrView<Index>& matrix, std::int64_t n, int threads) {
+    std::vector<std::int64_t> indptr(static_cast<std::size_t>(matrix.rows) + 1);
+    for (std::int64_t row = 0; row < matrix.rows; ++row)
+        indptr[static_cast<std::size_t>(row) + 1] =
+            indptr[static_cast<std::size_t>(row)] + std::min<std::int64_t>(n, matrix.indptr[row + 1] - matrix.indptr[row]);
+    CsrRows result = allocate_rows(std::move(indptr));
+    constexpr std::int64_t block_size = 256;
+    parallel_for((matrix.rows + block_size - 1) / block_size, threads, [&](std::int64_t b, int) {
+        std::vector<Scored> items;
+        for (std::int64_t row = b * block_size; row < std::min(matrix.rows, (b + 1) * block_size); ++row) {
+            const Index first = matrix.indptr[row], last = matrix.indptr[row + 1];
+            std::int32_t* columns = result.indices.get() + result.indptr[static_cast<std::size_t>(row)];
+            float* values = result.data.get() + result.indptr[static_cast<std::size_t>(row)];
+            Scored worst{-1.0f, 0};
+            if (last - first > n) {
+                items.clear();
+                for (Index i = first; i < last; ++i) items.push_back({std::abs(matrix.data[i]), static_cast<std::int32_t>(matrix.indices[i])});
+                std::nth_element(items.begin(), items.begin() + (n - 1), items.end(), better);
+                worst = items[static_cast<std::size_t>(n - 1)];
+            }
+            for (Index i = first; i < last; ++i) {
+                const Scored item{std::abs(matrix.data[i]), static_cast<std::int32_t>(matrix.indices[i])};
+                if (last - first > n && better(worst, item)) continue;
+                *columns++ = item.id;
+                *values++ = matrix.data[i];
+            }
+        }
+    });
+    return result;
+}
+
+// Blends several rankings of the same rows: the mean of e^score over all rankings, 0 where one does not name a label.
+// ids and scores are (n_rankings, rows, width); the result (rows, k) has the logarithm of the mean.
+inline void blend_rankings(const std::int32_t* ids, const float* scores, std::int64_t n_rankings, std::int64_t rows,
+                           std::int64_t width, std::int64_t k, int threads, std::int32_t* best_ids, float* best_scores) {
+    constexpr std::int64_t block_size = 256;
+    parallel_for((rows + block_size - 1) / block_size, threads, [&](std::int64_t b, int) {
+        std::vector<Scored> items, sums;
+        for (std::int64_t row = b * block_size; row < std::min(rows, (b + 1) * block_size); ++row) {
+            items.clear();
+            sums.clear();
+            for (std::int64_t r = 0; r < n_rankings; ++r)
+                for (std::int64_t j = 0; j < width; ++j) {
+                    const std::int64_t at = (r * rows + row) * width + j;
+                    if (ids[at] >= 0) items.push_back({scores[at], ids[at]});
+                }
+            std::stable_sort(items.begin(), items.end(), [](const Scored& x, const Scored& y) { return x.id < y.id; });
+            for (std::size_t i = 0; i < items.size();) {
+                double sum = 0;  // relative to the first, so that it neither overflows nor vanishes
+                std::size_t j = i;
+                for (; j < items.size() && items[j].id == items[i].id; ++j) sum += std::exp(static_cast<double>(items[j].score) - items[i].score);
+                sums.push_back({static_cast<float>(items[i].score + std::log(sum / static_cast<double>(n_rankings))), items[i].id});
+                i = j;
+            }
+            const std::int64_t n = topk(sums.data(), static_cast<std::int64_t>(sums.size()), k);
+            for (std::int64_t j = 0; j < k; ++j) {
+                best_ids[row * k + j] = j < n ? sums[static_cast<std::size_t>(j)].id : -1;
+                best_scores[row * k + j] = j < n ? sums[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
             }
         }
     });

@@ -82,3 +82,54 @@ def read_xmc(text):
             f, _, v = pair.partition(":")
             features[row, int(f)] += np.float32(float(v))
     return features.tocsr(), labels.tocsr()
+
+
+def largest_entries(matrix, n):
+    """Return the n entries of each row with the largest magnitude, ties by column."""
+    matrix = sparse.csr_matrix(matrix)
+    result = sparse.lil_matrix(matrix.shape, dtype=np.float32)
+    for row in range(matrix.shape[0]):
+        a, b = matrix.indptr[row], matrix.indptr[row + 1]
+        for i in sorted(range(a, b), key=lambda i: (-abs(matrix.data[i]), matrix.indices[i]))[:n]:
+            result[row, matrix.indices[i]] = matrix.data[i]
+    return result.tocsr()
+
+
+def ovr_objective(X, y, w, *, loss="squared_hinge", cost=1.0, bias=1.0):
+    """Primal objective of one classifier: X (n, d) dense, y (n,) of ±1, w (d + 1,) with the bias last."""
+    margin = y * (X @ w[:-1] + bias * w[-1])
+    short = np.maximum(0, 1 - margin)
+    losses = {"squared_hinge": short**2, "hinge": short, "logistic": np.logaddexp(0, -margin)}[loss]
+    return 0.5 * w @ w + (cost * losses).sum()
+
+
+def tree_scores(X, children, weights, bias, log_score):
+    """Log scores (n, nodes of the last level) of every node, down a whole tree, no beam.
+
+    weights: for each level (nodes, d); bias: for each level (nodes,); log_score(v, parent) as in `rank.scores`.
+    """
+    above = np.zeros((X.shape[0], 1), np.float32)
+    for borders, W, b in zip(children, weights, bias, strict=True):
+        parents = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
+        above = log_score((X @ W.T + b).astype(np.float32), above[:, parents])
+    return above
+
+
+def balanced_halves(Z, depth, seed_rows, n_iterations):
+    """2-means that cuts in the middle, spherical; seed_rows(members) names the two members to start from."""
+    parts = [np.arange(len(Z))]
+    for _ in range(depth):
+        below = []
+        for members in parts:
+            middle = len(members) // 2
+            a, b = seed_rows(members)
+            direction = Z[a] - Z[b]
+            for _ in range(n_iterations):
+                order = np.lexsort((members, Z[members] @ direction))
+                left, right = members[np.sort(order[:middle])], members[np.sort(order[middle:])]
+                means = [Z[part].sum(axis=0) for part in (left, right)]
+                means = [m / (np.linalg.norm(m) or 1) for m in means]
+                direction = means[1] - means[0]
+            below += [left, right]
+        parts = below
+    return parts

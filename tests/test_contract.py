@@ -18,6 +18,8 @@ from ramify.models import REGISTRY, model_class
 # A model, and whether it reads its input at all: those that do must learn the toy below.
 MODELS = {
     "popular": (lambda **options: ramify.Popular(**options), False),
+    "xr-linear": (lambda **options: ramify.XRLinear(**options), True),
+    "one-vs-all": (lambda **options: ramify.OneVsAll(**options), True),
 }
 
 TEXTS = [
@@ -238,9 +240,9 @@ def test_edges(make, tmp_path):
 
 def test_labels_without_a_point(make):
     matrix = sparse.csr_matrix(np.array([[1, 0, 0], [0, 0, 1], [1, 0, 1]]))
-    model = make().fit(["a b", "c d", "a d"], matrix)
+    model = make().fit(["red fox", "grey hen", "red hen"], matrix)
     assert model.n_labels == 3
-    assert model.predict_topk(["a b"], k=3).n_labels == 3
+    assert model.predict_topk(["red fox"], k=3).n_labels == 3
 
 
 def test_predicts_from_several_threads_at_once(make):
@@ -288,7 +290,7 @@ def test_learns_real_data(key, pydoc):
 def test_a_refit_that_fails_is_no_trained_model(make, monkeypatch):
     model = make().fit(TEXTS, LABELS)
 
-    def fail(inputs, labels):
+    def fail(inputs, labels, names, **given):
         raise MemoryError
 
     monkeypatch.setattr(model, "_fit", fail)

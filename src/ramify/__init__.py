@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from ramify.io.formats import read, write
     from ramify.metrics.report import evaluate
     from ramify.models import load
+    from ramify.models.one_vs_all import OneVsAll
     from ramify.models.popular import Popular
+    from ramify.models.xrlinear import XRLinear
     from ramify.version import __version__
 
 # Everything is imported when it is first used, so that `import ramify` costs nothing.
@@ -36,7 +38,9 @@ _WHERE = {
     "write": "ramify.io.formats",
     "evaluate": "ramify.metrics.report",
     "load": "ramify.models",
+    "OneVsAll": "ramify.models.one_vs_all",
     "Popular": "ramify.models.popular",
+    "XRLinear": "ramify.models.xrlinear",
     "__version__": "ramify.version",
 }
 _MODULES = ("datasets", "features", "metrics")
@@ -46,9 +50,11 @@ __all__ = [
     "Dataset",
     "ModelFormatError",
     "NotFittedError",
+    "OneVsAll",
     "Popular",
     "RamifyError",
     "Ranking",
+    "XRLinear",
     "__version__",
     "datasets",
     "evaluate",

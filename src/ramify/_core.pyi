@@ -1,5 +1,6 @@
 """The compiled core as Python sees it; cpp/bindings.cpp says the same in C++. Only `ramify.base.native` imports it."""
 
+from collections.abc import Callable
 from typing import TypedDict
 
 from ramify.base.types import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
@@ -62,6 +63,98 @@ def spmm(
 def spmm_dense(
     a_indptr: AnyArray, a_indices: AnyArray, a_data: FloatArray, b: FloatArray, threads: int
 ) -> FloatArray: ...
+def largest_entries(
+    indptr: AnyArray, indices: AnyArray, data: FloatArray, n: int, threads: int
+) -> tuple[AnyArray, IntArray, FloatArray]: ...
+def balanced_halves(
+    indptr: AnyArray,
+    indices: AnyArray,
+    data: FloatArray,
+    n_columns: int,
+    depth: int,
+    spherical: bool,
+    max_iterations: int,
+    tolerance: float,
+    seed: int,
+    threads: int,
+) -> IntArray: ...
+def kmeans(
+    indptr: AnyArray,
+    indices: AnyArray,
+    data: FloatArray,
+    n_columns: int,
+    n_clusters: int,
+    balanced: bool,
+    spherical: bool,
+    max_iterations: int,
+    tolerance: float,
+    seed: int,
+    threads: int,
+) -> IntArray: ...
+def fit_ovr(
+    indptr: AnyArray,
+    indices: AnyArray,
+    data: FloatArray,
+    n_sparse: int,
+    dense: FloatArray,
+    positives: tuple[LongArray, LongArray, FloatArray | None],
+    negatives: tuple[LongArray, LongArray, FloatArray | None] | None,
+    clusters: LongArray,
+    start: tuple[LongArray, LongArray, FloatArray | None] | None,
+    loss: int,
+    positive_cost: float,
+    negative_cost: float,
+    bias: float,
+    tolerance: float,
+    max_passes: int,
+    threshold: float,
+    max_weights: int,
+    seed: int,
+    threads: int,
+    progress: Callable[[int], None] | None,
+) -> tuple[tuple[AnyArray, IntArray, FloatArray], int, int, int]: ...
+def pack_weights(
+    weights: tuple[LongArray, LongArray, FloatArray | None], n_features: int, children: LongArray, threads: int
+) -> tuple[AnyArray, ByteArray, FloatArray]: ...
+
+class BeamTree:
+    def __init__(self, n_sparse: int, labels: IntArray | None, n_labels: int, repeats: bool) -> None: ...
+    def add_level(
+        self,
+        children: LongArray,
+        heads: AnyArray,
+        table: ByteArray,
+        codebook: FloatArray,
+        bias: FloatArray,
+        dense: FloatArray,
+        transform: int,
+        power: float,
+    ) -> None: ...
+    def search(
+        self,
+        indptr: AnyArray,
+        indices: AnyArray,
+        data: FloatArray,
+        dense: FloatArray,
+        depth: int,
+        beam_size: int,
+        k: int,
+        threads: int,
+    ) -> tuple[IntArray, FloatArray]: ...
+    def score_selected(
+        self,
+        indptr: AnyArray,
+        indices: AnyArray,
+        data: FloatArray,
+        dense: FloatArray,
+        rows: LongArray,
+        labels: IntArray,
+        place_begin: LongArray,
+        places: IntArray,
+        threads: int,
+    ) -> FloatArray: ...
+
+def blend_rankings(ids: IntArray, scores: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]: ...
 
 class RankingSums(TypedDict):
     hits: DoubleArray

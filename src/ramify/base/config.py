@@ -172,7 +172,9 @@ def coerce(value: Any, hint: Any) -> Any:
     for option in options:
         origin = typing.get_origin(option)
         if isinstance(option, type) and issubclass(option, Config) and isinstance(value, dict):
-            return option.from_dict(value)
+            alone = len(_config_types(hint)) == 1  # of several kinds of parts, the one that has these parameters
+            if alone or set(value) <= {f.name for f in dataclasses.fields(option)}:
+                return option.from_dict(value)
         if origin is tuple and isinstance(value, list | tuple):
             args = typing.get_args(option)
             item = [args[0]] * len(value) if len(args) == 2 and args[1] is Ellipsis else list(args)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ramify import _core
-from ramify._core import Analyzer, CorpusCounts, Tfidf, XmcText
+from ramify._core import Analyzer, BeamTree, CorpusCounts, Tfidf, XmcText
+from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts
-from ramify.base.types import ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 
 __all__ = [
     "Analyzer",
+    "BeamTree",
     "CorpusCounts",
     "Tfidf",
     "XmcText",
+    "balanced_halves",
+    "blend_rankings",
     "csr_topk",
+    "fit_ovr",
     "isa",
+    "kmeans",
+    "largest_entries",
     "make_analyzer",
+    "pack_weights",
     "ranking_hits",
     "ranking_sums",
     "spmm",
@@ -67,6 +75,116 @@ def spmm_dense(a: Csr, b: FloatArray, threads: int) -> FloatArray:
     return _core.spmm_dense(a.indptr, a.indices, a.data, np.ascontiguousarray(b, np.float32), threads)
 
 
+def largest_entries(matrix: Csr, n: int, threads: int) -> Csr:
+    """Return the n entries of each row of a canonical float32 CSR matrix that have the largest magnitude."""
+    indptr, indices, data = _core.largest_entries(matrix.indptr, matrix.indices, matrix.data, n, threads)
+    return csr_from_parts(data, indices, indptr, matrix.shape)
+
+
+def balanced_halves(
+    rows: Csr, depth: int, spherical: bool, max_iterations: int, tolerance: float, seed: int, threads: int
+) -> IntArray:
+    """Rows in the order of 2^depth parts of equal size; see cpp/kmeans.h."""
+    if not 0 <= depth <= 30 or 1 << depth > max(1, rows.shape[0]):
+        raise ValueError(f"{rows.shape[0]} rows cannot be halved {depth} times")
+    return _core.balanced_halves(
+        rows.indptr, rows.indices, rows.data, rows.shape[1], depth, spherical, max_iterations, tolerance, seed, threads
+    )
+
+
+def kmeans(
+    rows: Csr,
+    n_clusters: int,
+    balanced: bool,
+    spherical: bool,
+    max_iterations: int,
+    tolerance: float,
+    seed: int,
+    threads: int,
+) -> IntArray:
+    """Cluster of each row; see cpp/kmeans.h."""
+    if not 1 <= n_clusters <= rows.shape[0]:
+        raise ValueError(f"{rows.shape[0]} rows cannot make {n_clusters} clusters")
+    return _core.kmeans(
+        rows.indptr,
+        rows.indices,
+        rows.data,
+        rows.shape[1],
+        n_clusters,
+        balanced,
+        spherical,
+        max_iterations,
+        tolerance,
+        seed,
+        threads,
+    )
+
+
+LOSSES = {"squared_hinge": 0, "hinge": 1, "logistic": 2}
+
+
+def fit_ovr(
+    X: Mixed,
+    positives: Csr,
+    negatives: Csr | None,
+    clusters: LongArray,
+    start: Csr | None,
+    *,
+    loss: str,
+    positive_cost: float,
+    negative_cost: float,
+    bias: float,
+    tolerance: float,
+    max_passes: int,
+    threshold: float,
+    max_weights: int,
+    with_relevance: bool,
+    seed: int,
+    threads: int,
+    progress: Callable[[int], None] | None,
+) -> Csr:
+    """Weights (L × (d + 1)) of one-vs-rest classifiers; positives (L × n), negatives (clusters × n).
+
+    See cpp/ovr_solver.h; shapes are checked by `rank.linear.fit_ovr`.
+    """
+    csr = X.sparse
+    (indptr, indices, data), *_ = _core.fit_ovr(
+        csr.indptr,
+        csr.indices,
+        csr.data,
+        csr.shape[1],
+        X.dense,
+        _long(positives, with_relevance),
+        None if negatives is None else _long(negatives, False),
+        clusters,
+        None if start is None else _long(start, True),
+        LOSSES[loss],
+        positive_cost,
+        negative_cost,
+        bias,
+        tolerance,
+        max_passes,
+        threshold,
+        max_weights,
+        seed,
+        threads,
+        progress,
+    )
+    return csr_from_parts(data, indices, indptr, (positives.shape[0], X.shape[1] + 1))
+
+
+def pack_weights(W: Csr, n_sparse: int, children: LongArray, threads: int) -> tuple[AnyArray, ByteArray, FloatArray]:
+    """Heads, table and codebook of a level's weights (nodes × (d + 1)); see cpp/packed.h."""
+    return _core.pack_weights(_long(W, True), n_sparse, children, threads)
+
+
+def blend_rankings(ids: IntArray, scores: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+    """Blend rankings (T, n, width) with log scores into one (n, k): the log of the mean of their exponentials."""
+    if ids.shape != scores.shape:
+        raise ValueError(f"ids are {ids.shape}, scores are {scores.shape}")
+    return _core.blend_rankings(ids, scores, k, threads)
+
+
 def ranking_hits(ids: IntArray, truth: Csr, threads: int) -> ByteArray:
     """Return 1 where the predicted label (n, k) is among the truth (n × L, sorted), else 0."""
     _same_rows(ids, truth)
@@ -84,6 +202,12 @@ def ranking_sums(
     if len(weights) != n_labels or len(groups) != n_labels or (n_labels and int(groups.max()) >= n_groups):
         raise ValueError("every label needs one weight and one group")
     return _core.ranking_sums(ids, truth.indptr, truth.indices, n_labels, cutoffs, weights, groups, n_groups, threads)
+
+
+def _long(matrix: Csr, with_data: bool) -> tuple[LongArray, LongArray, FloatArray | None]:
+    """Return the parts of a matrix with wide indices."""
+    data = np.ascontiguousarray(matrix.data, np.float32) if with_data else None
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), data
 
 
 def _same_inner(a: Csr, b: Csr | FloatArray) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 REGISTRY: dict[str, tuple[str, str]] = {
     "popular": ("ramify.models.popular", "Popular"),
+    "xr-linear": ("ramify.models.xrlinear", "XRLinear"),
+    "one-vs-all": ("ramify.models.one_vs_all", "OneVsAll"),
 }
 """Key of each model → module and class. Modules are imported when their model is first used."""
 

@@ -41,13 +41,14 @@ class Model(Config):
 
     # ---- the public face ----
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **given: Any) -> Self:
         """Learn from points and their labels.
 
         Parameters
         ----------
         X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
         y : list of lists of hashable label names, or an indicator (n × L)
+        given : what a model takes beside them; its own `fit` says what that is
         """
         self.check_params()
         inputs = check_inputs(X)
@@ -58,7 +59,7 @@ class Model(Config):
             raise DataError("no row has a label; there is nothing to learn from")
         # A fit that fails half way leaves no half-trained model that looks trained.
         self.__dict__.pop("labels_", None)
-        self._fit(inputs, labels)
+        self._fit(inputs, labels, vocabulary, **given)
         self.input_kind_ = inputs.kind
         self.n_features_in_ = inputs.width
         self.labels_ = vocabulary
@@ -163,7 +164,7 @@ class Model(Config):
     # ---- what a model fills in ----
 
     @abstractmethod
-    def _fit(self, inputs: Inputs, labels: Csr) -> None:
+    def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
         """Learn from checked inputs (n rows) and an indicator (n × L) with at least one entry."""
 
     @abstractmethod
@@ -177,6 +178,12 @@ class Model(Config):
     @abstractmethod
     def _load(self, store: Store, state: Any) -> None:
         """Open what `_save` wrote; raises `ModelFormatError` for whatever native code must not follow."""
+
+
+def refuse_given(model: Model, given: dict[str, Any]) -> None:
+    """Refuse what a model does not take beside X and y."""
+    if given:
+        raise TypeError(f"{type(model).__name__}.fit does not take {', '.join(given)}")
 
 
 _KIND_NAMES = {

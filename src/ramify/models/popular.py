@@ -10,8 +10,9 @@ import numpy as np
 from ramify.base.errors import ModelFormatError
 from ramify.base.inputs import Inputs
 from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
-from ramify.models.base import Model
+from ramify.models.base import Model, refuse_given
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -23,7 +24,8 @@ class Popular(Model):
 
     kind: ClassVar[str] = "popular"
 
-    def _fit(self, inputs: Inputs, labels: Csr) -> None:
+    def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
+        refuse_given(self, given)
         counts = np.bincount(labels.indices, minlength=labels.shape[1])
         self.order_ = np.argsort(-counts, kind="stable").astype(np.int32)  # equal counts by label number
         self.shares_ = (counts[self.order_] / labels.shape[0]).astype(np.float32)

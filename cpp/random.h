@@ -1,0 +1,28 @@
+// Random numbers that are the same with every compiler and standard library.
+#pragma once
+
+#include <cstdint>
+
+namespace ramify {
+
+// splitmix64 (Steele et al., 2014). A namespace-wide inline type: not for files that are compiled for several
+// instruction sets.
+class Random {
+public:
+    explicit Random(std::uint64_t seed) : state_(seed) {}
+
+    std::uint64_t next() {
+        state_ += 0x9e3779b97f4a7c15ull;
+        std::uint64_t z = state_;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+        return z ^ (z >> 31);
+    }
+    // Evenly from 0 to n - 1; n below 2^32.
+    std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(((next() >> 32) * static_cast<std::uint64_t>(n)) >> 32); }
+
+private:
+    std::uint64_t state_;
+};
+
+}  // namespace ramify

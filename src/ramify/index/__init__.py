@@ -1,0 +1,1 @@
+"""Indexes: what narrows millions of labels down to a few hundred."""

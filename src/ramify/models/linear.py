@@ -1,0 +1,118 @@
+"""What the linear models share: features from inputs, search over one or several trees, files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base import native
+from ramify.base.config import param
+from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.inputs import Inputs
+from ramify.base.mixed import Mixed
+from ramify.base.sparse import as_csr, indicator
+from ramify.base.threads import resolve_threads
+from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.features.concat import Concat
+from ramify.features.tfidf import Tfidf
+from ramify.io.store import Store, StoreWriter
+from ramify.models.base import Model
+from ramify.rank.beam import LinearTree
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearModel(Model):
+    """Base of models that end in trees of linear classifiers, `trees_`, over features of the input."""
+
+    features: Tfidf | Concat = param(
+        factory=lambda: Tfidf(sublinear_tf=True), doc="how texts become features; not used for matrices"
+    )
+    beam_size: int = param(10, "nodes of a level that the search follows", low=1)
+
+    # ---- features ----
+
+    def _fit_features(self, inputs: Inputs) -> Mixed:
+        self.__dict__.pop("features_", None)
+        if inputs.kind in ("sparse", "dense"):
+            return Mixed.of(inputs.data)
+        self.features_ = self.features.clone()
+        return Mixed.of(self.features_.fit_transform(inputs.data))
+
+    def _make_features(self, inputs: Inputs) -> Mixed:
+        if inputs.kind in ("text", "fields"):
+            return Mixed.of(self.features_.transform(inputs.data))
+        if inputs.kind == "sparse" and self.input_kind_ == "dense":
+            return Mixed.of(inputs.data.toarray())
+        if inputs.kind == "dense" and self.input_kind_ == "sparse":
+            return Mixed.of(as_csr(sparse.csr_matrix(inputs.data)))
+        return Mixed.of(inputs.data)
+
+    # ---- prediction ----
+
+    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        X = self._make_features(inputs)
+        # Single queries stay on their thread: starting another takes longer than the answer.
+        threads = 1 if len(X) == 1 else resolve_threads(self.threads)
+        finish = self.trees_[0].transforms[-1].finish
+        if len(self.trees_) == 1:
+            ids, log_scores = self._search(self.trees_[0], X, k, threads)
+            return ids, finish(log_scores)
+        width = min(2 * k, self.n_labels)
+        found = [self._search(tree, X, width, threads) for tree in self.trees_]
+        ids, log_scores = native.blend_rankings(
+            np.stack([ids for ids, _ in found]), np.stack([scores for _, scores in found]), k, threads
+        )
+        return ids, finish(log_scores)
+
+    def _search(self, tree: LinearTree, X: Mixed, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        n_leaves = len(tree.tree.levels[-1]) - 1
+        reach = -(-3 * k * n_leaves // (2 * len(tree.tree.labels)))  # enough leaves to find k labels in
+        return tree.search(X, k, max(self.beam_size, reach), threads)
+
+    def predict_selected(self, X: Any, selected: Any) -> Csr:
+        """Scores of the given labels only (n × L, by the pattern of `selected`), each of them looked at, no beam.
+
+        Parameters
+        ----------
+        X : as in `predict_topk`
+        selected : indicator (n × L) of the labels to score for each row
+        """
+        inputs = self._check_predict_inputs(X)
+        pattern = indicator(selected, "selected")
+        if pattern.shape != (len(inputs), self.n_labels):
+            raise DataError(
+                f"selected is {pattern.shape[0]} × {pattern.shape[1]}, needed is {len(inputs)} × {self.n_labels}"
+            )
+        features = self._make_features(inputs)
+        threads = resolve_threads(self.threads)
+        logs = [tree.score_selected(features, pattern, threads) for tree in self.trees_]
+        result = logs[0]
+        if len(logs) > 1:
+            mean = np.logaddexp.reduce([part.data.astype(np.float64) for part in logs]) - np.log(len(logs))
+            result.data = mean.astype(np.float32)
+        result.data = self.trees_[0].transforms[-1].finish(result.data)
+        return result
+
+    # ---- files ----
+
+    def _save(self, writer: StoreWriter) -> dict[str, Any]:
+        features = getattr(self, "features_", None)
+        return {
+            "features": None if features is None else features.save_to(writer, "features_"),
+            "trees": [tree.save_to(writer, f"tree{i}_") for i, tree in enumerate(self.trees_)],
+        }
+
+    def _load(self, store: Store, state: Any) -> None:
+        trees = state.get("trees") if isinstance(state, dict) else None
+        if not isinstance(trees, list) or not trees:
+            raise ModelFormatError(f"the manifest of {store.path} does not name the model's trees")
+        self.trees_ = [LinearTree.load_from(store, info, f"tree{i}_", self.n_labels) for i, info in enumerate(trees)]
+        if self.input_kind_ in ("text", "fields"):
+            self.features_ = type(self.features).load_from(store, state.get("features"), "features_")
+        width = self.features_.n_features if self.input_kind_ in ("text", "fields") else self.n_features_in_
+        for tree in self.trees_:
+            if tree.n_sparse + tree.levels[0].dense.shape[1] != width:
+                raise ModelFormatError(f"{store.path}: the weights do not fit the features")

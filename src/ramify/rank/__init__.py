@@ -1,0 +1,1 @@
+"""Rankers: what scores the labels that an index proposes."""

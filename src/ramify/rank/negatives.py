@@ -1,0 +1,47 @@
+"""Where negatives come from: M (n × clusters) says which points give a cluster's labels their negatives.
+
+Positives are always added, whatever M says.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base.errors import DataError
+from ramify.base.sparse import csr_from_parts
+from ramify.base.types import Csr, IntArray
+
+Scheme = Literal["teacher", "matcher", "teacher+matcher"]
+"""teacher: points that have a label of the cluster; matcher: points that the search sends there; or both."""
+
+
+def teacher(Y_above: Csr) -> Csr:
+    """Teacher-forced negatives: a cluster's labels compete for the points that truly belong to the cluster."""
+    return _pattern(Y_above)
+
+
+def matcher(proposed: IntArray, n_clusters: int) -> Csr:
+    """Matcher-aware negatives from the clusters (n, beam) that the search proposes for each point, -1 for none."""
+    kept = np.sort(np.where(proposed >= 0, proposed, n_clusters), axis=1)
+    there = kept < n_clusters
+    indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64)
+    indices = kept[there].astype(np.int32)
+    matrix = sparse.csr_matrix((np.ones(len(indices), np.float32), indices, indptr), (len(proposed), n_clusters))
+    return matrix
+
+
+def union(*parts: Csr) -> Csr:
+    """Points that any of the given matrices names."""
+    if len({part.shape for part in parts}) != 1:
+        raise DataError(f"negatives of different shapes: {', '.join(str(part.shape) for part in parts)}")
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return _pattern(sparse.csr_matrix(total))
+
+
+def _pattern(matrix: Csr) -> Csr:
+    return csr_from_parts(np.ones(len(matrix.indices), np.float32), matrix.indices, matrix.indptr, matrix.shape)

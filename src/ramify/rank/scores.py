@@ -1,0 +1,69 @@
+"""From raw scores to comparable ones, and how they combine along the path from the root to a label.
+
+Everything is computed in log space: a path's score is a sum, never a product that runs into zero. The forms without
+"log-" give its exponential at the very end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ramify.base.types import AnyArray
+
+_HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-hinge")
+
+
+@dataclass(frozen=True)
+class Transform:
+    """What becomes of the raw score v of a node, given the log score g of its parent.
+
+    ============ ============================ =======================
+    name         log score                    score that users see
+    ============ ============================ =======================
+    noop         v, whatever g                the same
+    sigmoid      g + log σ(v)                 its exponential
+    lp-hinge     g - max(0, 1 - v)^p          its exponential
+    log-…        as without "log-"            the same
+    ============ ============================ =======================
+    """
+
+    NOOP: ClassVar[int] = 0
+    SIGMOID: ClassVar[int] = 1
+    HINGE: ClassVar[int] = 2
+
+    name: str
+    kind: int
+    power: float
+    is_log: bool
+
+    @classmethod
+    def parse(cls, name: str) -> Transform:
+        """Find a transform by its name, such as "l3-hinge", "log-sigmoid" or "noop"."""
+        if name == "noop":
+            return cls(name, cls.NOOP, 1.0, True)
+        if name in ("sigmoid", "log-sigmoid"):
+            return cls(name, cls.SIGMOID, 1.0, name.startswith("log-"))
+        match = _HINGE.fullmatch(name)
+        if match and float(match[2]) > 0:
+            return cls(name, cls.HINGE, float(match[2]), match[1] is not None)
+        raise ValueError(
+            f"unknown score transform {name!r}; there are noop, sigmoid, log-sigmoid, and l1-hinge, l2-hinge, l3-hinge "
+            "and so on, also as log-l3-hinge"
+        )
+
+    def log_score(self, v: Any, parent: Any = 0.0) -> AnyArray:
+        """Return the log score of raw scores v below parents with the given log scores."""
+        v = np.asarray(v, np.float32)
+        if self.kind == self.NOOP:
+            return np.asarray(v)
+        if self.kind == self.SIGMOID:
+            return np.asarray(parent - np.logaddexp(np.float32(0), -v), np.float32)
+        return np.asarray(parent - np.maximum(np.float32(0), 1 - v) ** np.float32(self.power), np.float32)
+
+    def finish(self, log_scores: AnyArray) -> AnyArray:
+        """Return the scores that users see."""
+        return np.asarray(log_scores if self.is_log else np.exp(log_scores))

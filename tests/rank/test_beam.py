@@ -1,0 +1,269 @@
+"""Beam search beside exact scoring in NumPy, on trees of every shape, and on damaged tables."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from scipy import sparse
+
+from ramify import DataError
+from ramify.base import native
+from ramify.base.mixed import Mixed
+from ramify.index.tree import LabelTree
+from ramify.rank.beam import LinearTree, PackedLevel
+from ramify.rank.scores import Transform
+
+pytestmark = pytest.mark.native
+
+# Few enough different weights that packing does not round them.
+VALUES = np.array([-2, -0.75, -0.5, -0.25, 0.125, 0.5, 1, 3], np.float32)
+
+
+def make_tree(kind, random):
+    if kind == "flat":
+        return LabelTree.flat(17)
+    if kind == "wide":  # chunks of more than 256 columns
+        return LabelTree.from_chain([sparse.csr_matrix(np.eye(3)[np.arange(700) % 3])])
+    if kind == "many":  # more than 256 pieces: wider ids, bitmaps for frequent features
+        top = sparse.csr_matrix(np.eye(20)[np.arange(600) % 20])
+        return LabelTree.from_chain([top, sparse.csr_matrix(np.eye(600)[random.permutation(1300) % 600])])
+    if kind == "overlapping":
+        C = (random.random((60, 8)) < 0.2).astype(float)
+        C[np.arange(60), np.arange(60) % 8] = 1
+        return LabelTree.from_chain([sparse.csr_matrix(C)])
+    paths = [tuple(random.integers(0, 4, random.integers(0, 4)).tolist()) for _ in range(90)]
+    return LabelTree.from_paths(paths)
+
+
+KINDS = ["flat", "wide", "many", "overlapping", "paths"]
+
+
+def make_model(kind, transform="l3-hinge", n_sparse=50, n_dense=0, seed=0):
+    """Return the model with its weights (nodes, d + 1) of each level."""
+    random = np.random.default_rng(seed)
+    tree = make_tree(kind, random)
+    weights, levels = [], []
+    for borders, width in zip(tree.levels, tree.widths, strict=True):
+        frequency = np.repeat([0.02, 0.2, 0.9], [n_sparse - 20, 15, 5])  # rare and frequent features
+        W = random.choice(VALUES, (width, n_sparse)) * (random.random((width, n_sparse)) < frequency)
+        W = np.hstack([W, random.standard_normal((width, n_dense + 1))]).astype(np.float32)
+        weights.append(W)
+        levels.append(PackedLevel.pack(sparse.csr_matrix(W), borders, n_sparse, 0.5, threads=2))
+    transforms = [Transform.parse(transform)] * tree.depth
+    return LinearTree(tree, levels, transforms, n_sparse), weights
+
+
+def queries(n=40, n_sparse=50, n_dense=0, seed=1):
+    random = np.random.default_rng(seed)
+    X = sparse.random(n, n_sparse, 0.3, "csr", np.float32, random)
+    X = sparse.vstack([sparse.csr_matrix((1, n_sparse), dtype=np.float32), X[1:]], format="csr")  # a row of nothing
+    return Mixed(sparse.csr_matrix(X), random.standard_normal((n, n_dense)).astype(np.float32))
+
+
+def exact(model, weights, X):
+    """Log scores (n, L) of every label, its best place counting."""
+    dense = np.hstack([X.sparse.toarray(), X.dense])
+    transform = model.transforms[0]
+    scores = reference.tree_scores(
+        dense, model.tree.levels, [W[:, :-1] for W in weights], [0.5 * W[:, -1] for W in weights], transform.log_score
+    )
+    best = np.full((len(X), model.tree.n_labels), -np.inf)
+    for place, label in enumerate(model.tree.labels):
+        best[:, label] = np.maximum(best[:, label], scores[:, place])
+    return best
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("transform", ["l3-hinge", "l1.5-hinge", "sigmoid", "noop"])
+@pytest.mark.parametrize("n_dense", [0, 37])
+def test_a_beam_of_all_nodes_is_exact_scoring(kind, transform, n_dense):
+    model, weights = make_model(kind, transform, n_dense=n_dense)
+    X = queries(n_dense=n_dense)
+    expected = exact(model, weights, X)
+    n_labels = model.tree.n_labels
+    ids, scores = model.search(X, n_labels, 10**6)
+    assert np.array_equal(np.sort(ids, axis=1), np.tile(np.arange(n_labels), (len(X), 1)))
+    assert np.all(np.diff(scores, axis=1) <= 0)
+    assert np.allclose(scores, np.take_along_axis(expected, ids, axis=1), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_narrow_beam_follows_the_best(kind):
+    """The beam again, written with sorts."""
+    model, weights = make_model(kind)
+    X = queries()
+    dense = X.sparse.toarray()
+    ids, scores = model.search(X, 7, 4)
+    for row in range(len(X)):
+        nodes, above = np.array([0]), np.array([0.0], np.float32)
+        for t, (borders, W) in enumerate(zip(model.tree.levels, weights, strict=True)):
+            children = np.concatenate([np.arange(borders[n], borders[n + 1]) for n in nodes])
+            parents = np.concatenate(
+                [np.full(borders[n + 1] - borders[n], g) for n, g in zip(nodes, above, strict=True)]
+            )
+            found = model.transforms[t].log_score(W[children, :-1] @ dense[row] + 0.5 * W[children, -1], parents)
+            if t == model.tree.depth - 1:
+                best = {}
+                for label, score in zip(model.tree.labels[children], found, strict=True):
+                    best[label] = max(best.get(label, -np.inf), score)
+                expected = np.sort(np.array(list(best.values())))[::-1][:7]
+                assert np.allclose(scores[row][ids[row] >= 0], expected, rtol=1e-3, atol=1e-3)
+                assert all(
+                    np.isclose(best[i], s, rtol=1e-3, atol=1e-3)
+                    for i, s in zip(ids[row], scores[row], strict=True)
+                    if i >= 0
+                )
+            keep = np.lexsort((children, -found))[:4]
+            nodes, above = children[keep], found[keep]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_row_is_like_the_batch_and_threads_do_not_matter(kind):
+    model, _ = make_model(kind, n_dense=5)
+    X = queries(n=70, n_dense=5)
+    ids, scores = model.search(X, 9, 3, threads=1)
+    for threads in (2, 5):
+        again = model.search(X, 9, 3, threads=threads)
+        assert np.array_equal(again[0], ids)
+        assert np.array_equal(again[1], scores)
+    for row in (0, 1, 33, 69):
+        one = model.search(Mixed(X.sparse[row], X.dense[row : row + 1]), 9, 3)
+        assert np.array_equal(one[0][0], ids[row])
+        assert np.array_equal(one[1][0], scores[row])
+    wide = X.sparse.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    assert np.array_equal(model.search(Mixed(wide, X.dense), 9, 3)[1], scores)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_selected_labels(kind):
+    model, weights = make_model(kind, n_dense=3)
+    X = queries(n_dense=3)
+    expected = exact(model, weights, X)
+    selected = sparse.csr_matrix((np.random.default_rng(0).random(expected.shape) < 0.05).astype(np.float32))
+    for threads in (1, 3):
+        scores = model.score_selected(X, selected, threads)
+        assert np.array_equal(scores.indices, selected.indices)
+        rows = np.repeat(np.arange(len(X)), np.diff(scores.indptr))
+        assert np.allclose(scores.data, expected[rows, scores.indices], rtol=1e-3, atol=1e-3)
+    with pytest.raises(DataError, match="selected is"):
+        model.score_selected(X, selected[1:])
+
+
+def test_rounding_is_small():
+    """Weights that are not among 256 values are rounded by some percent."""
+    random = np.random.default_rng(0)
+    W = (random.standard_normal((300, 80)) * random.choice([0.1, 1, 10], (300, 80))).astype(np.float32)
+    W[np.abs(W) < 0.01] = 0
+    level = PackedLevel.pack(sparse.csr_matrix(np.hstack([W, np.zeros((300, 1))])), np.array([0, 300]), 80, 1.0)
+    model = LinearTree(LabelTree.flat(300), [level], [Transform.parse("noop")], 80)
+    ids, scores = model.search(sparse.eye(80, format="csr", dtype=np.float32), 300, 1)
+    found = np.zeros_like(W)
+    found[ids.T, np.arange(80)[None, :]] = scores.T
+    large = np.abs(W) > 1
+    assert np.abs(found / np.where(large, W, 1) - 1)[large].max() < 0.1
+    assert np.sqrt(np.mean((found - W) ** 2)) < 0.02 * np.sqrt(np.mean(W**2))
+    assert np.array_equal(found[W == 0], W[W == 0])
+
+
+def test_far_away_labels_do_not_tie():
+    W = sparse.csr_matrix(np.array([[-6.0, 0], [-7.0, 0], [-8.0, 0], [2, 0]], np.float32))
+    tree = LabelTree.flat(4)
+    model = LinearTree(tree, [PackedLevel.pack(W, tree.levels[0], 1, 1.0)], [Transform.parse("l3-hinge")], 1)
+    ids, scores = model.search(sparse.csr_matrix(np.ones((1, 1), np.float32)), 4, 1)
+    assert ids.tolist() == [[3, 0, 1, 2]]
+    assert len(set(scores[0])) == 4
+
+
+@pytest.mark.parametrize("kind", ["many", "paths"])
+def test_damaged_tables_are_refused_or_harmless(kind):
+    model, _ = make_model(kind)
+    X = queries(n=20)
+    random = np.random.default_rng(0)
+    refused = 0
+    for _ in range(150):
+        levels = list(model.levels)
+        t = random.integers(len(levels))
+        name = ["heads", "table"][random.integers(2)]
+        array = getattr(levels[t], name).copy()
+        view = array.view(np.uint8)
+        for _ in range(random.integers(1, 20)):
+            view[random.integers(len(view))] = random.integers(256)
+        levels[t] = dataclasses.replace(levels[t], **{name: array})
+        damaged = LinearTree(model.tree, levels, model.transforms, 50)
+        with contextlib.suppress(RuntimeError):  # refused in words, or harmless; never a crash
+            damaged.search(X, 5, 3)
+            continue
+        refused += 1
+    assert refused > 20
+
+
+def test_refuses_what_does_not_fit():
+    model, _ = make_model("paths")
+    with pytest.raises(DataError, match="sparse features"):
+        model.search(sparse.csr_matrix((1, 9), dtype=np.float32), 1, 1)
+    with pytest.raises(ValueError, match="dense"):
+        model.search(queries(n_dense=2), 1, 1)
+    level = model.levels[0]
+    for change in (
+        {"heads": level.heads[:-1]},
+        {"table": level.table[:10]},
+        {"bias": level.bias[1:]},
+        {"codebook": level.codebook[1:]},
+    ):
+        with pytest.raises(ValueError, match="fit"):
+            LinearTree(model.tree, [dataclasses.replace(level, **change), *model.levels[1:]], model.transforms, 50)
+
+
+def test_blending():
+    random = np.random.default_rng(0)
+    ids = np.stack([[random.permutation(30)[:8] for _ in range(25)] for _ in range(3)]).astype(np.int32)
+    ids[1, 4, 3:] = -1
+    scores = (-5 * random.random((3, 25, 8))).astype(np.float32)
+    scores[ids < 0] = -np.inf
+    for threads in (1, 3):
+        best, logs = native.blend_rankings(ids, scores, 40, threads)
+        for row in range(25):
+            sums = {}
+            for r in range(3):
+                for i, s in zip(ids[r, row], scores[r, row], strict=True):
+                    if i >= 0:
+                        sums[i] = sums.get(i, 0) + np.exp(float(s)) / 3
+            order = sorted(sums, key=lambda i: (-np.float32(np.log(sums[i])), i))
+            n = len(order)
+            assert best[row, :n].tolist() == order
+            assert np.all(best[row, n:] == -1)
+            assert np.allclose(logs[row, :n], [np.log(sums[i]) for i in order], atol=1e-5)
+
+
+def test_every_instruction_set_gives_the_same_bits():
+    code = """
+import sys, hashlib
+sys.path.insert(0, sys.argv[1])
+from test_beam import KINDS, make_model, queries
+from ramify.base import native
+parts = []
+for kind in KINDS:
+    model, _ = make_model(kind, n_dense=21)
+    ids, scores = model.search(queries(n_dense=21), 9, 3)
+    parts += [ids.tobytes(), scores.tobytes()]
+print(native.isa(), hashlib.sha256(b"".join(parts)).hexdigest())
+"""
+    here = Path(__file__).parent
+    found = {}
+    for isa in ("baseline", "avx2", "avx512"):
+        env = dict(os.environ, RAMIFY_ISA=isa, PYTHONPATH=str(here.parent))
+        out = subprocess.run(
+            [sys.executable, "-c", code, str(here)], capture_output=True, text=True, check=True, env=env
+        )
+        name, digest = out.stdout.split()
+        found[name] = digest
+    assert len(set(found.values())) == 1, found

@@ -1,0 +1,279 @@
+"""The trainer of linear rankers, beside scikit-learn's liblinear and the formula of its objective."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import reference
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from ramify import DataError
+from ramify.base.mixed import Mixed
+from ramify.rank.linear import LinearConfig, decision_function, fit_ovr
+
+pytestmark = pytest.mark.native
+
+
+def problem(n=120, d=40, n_labels=21, seed=0, density=0.3):
+    random = np.random.default_rng(seed)
+    X = sparse.random(n, d, density, "csr", np.float32, random, data_rvs=lambda k: random.random(k) + 0.1)
+    true = random.standard_normal((d, n_labels))
+    Y = sparse.csr_matrix((X @ true + 0.3 * random.standard_normal((n, n_labels)) > 0.9).astype(np.float32))
+    return X, Y
+
+
+def signs(Y, label):
+    return np.where(Y[:, [label]].toarray().ravel() > 0, 1.0, -1.0)
+
+
+EXACT = {"threshold": 0.0, "tolerance": 1e-3, "max_passes": 5000}
+
+
+def liblinear(X, y, loss, C, weights=None):
+    """Return the weights of the same objective: the bias is a regularised feature of ones."""
+    wide = np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
+    if loss == "logistic":
+        model = LogisticRegression(C=C, fit_intercept=False, tol=1e-8, max_iter=10000)
+    else:
+        model = LinearSVC(C=C, loss=loss, fit_intercept=False, tol=1e-7, max_iter=200000, dual=True)
+    return model.fit(wide, y, sample_weight=weights).coef_.ravel()
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_reaches_the_optimum_of_liblinear(loss, C):
+    X, Y = problem(seed=1)
+    W = fit_ovr(X, Y, config=LinearConfig(loss=loss, C=C, **EXACT)).toarray()
+    for label in (0, 7, 20):
+        y = signs(Y, label)
+        best = reference.ovr_objective(X.toarray(), y, liblinear(X, y, loss, C), loss=loss, cost=C)
+        ours = reference.ovr_objective(X.toarray(), y, W[label].astype(float), loss=loss, cost=C)
+        assert ours == pytest.approx(best, rel=5e-3)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+def test_the_tolerance_of_training_is_near_enough(loss):
+    X, Y = problem(n=400, seed=2)
+    near = fit_ovr(X, Y, config=LinearConfig(loss=loss, threshold=0.0)).toarray()
+    exact = fit_ovr(X, Y, config=LinearConfig(loss=loss, **EXACT)).toarray()
+    for label in (0, 10):
+        y = signs(Y, label)
+        a, b = (reference.ovr_objective(X.toarray(), y, W[label].astype(float), loss=loss) for W in (near, exact))
+        assert a == pytest.approx(b, rel=0.03)
+
+
+def test_costs_of_classes_and_of_pairs():
+    X, Y = problem(seed=3)
+    random = np.random.default_rng(0)
+    R = Y.copy()
+    R.data = random.random(Y.nnz).astype(np.float32) + 0.2
+    config = LinearConfig(C=2.0, positive_weight=3.0, negative_weight=0.5, **EXACT)
+    W = fit_ovr(X, Y, config=config, relevance=R).toarray()
+    for label in (1, 13):
+        y = signs(Y, label)
+        cost = np.where(y > 0, 2.0 * 3.0 * R[:, [label]].toarray().ravel(), 2.0 * 0.5)
+        best = liblinear(X, y, "squared_hinge", 1.0, cost)
+        a, b = (reference.ovr_objective(X.toarray(), y, w.astype(float), cost=cost) for w in (W[label], best))
+        assert a == pytest.approx(b, rel=2e-3)
+
+
+def test_sparse_dense_and_mixed_features_are_one():
+    X, Y = problem(seed=4)
+    dense = X.toarray()
+    config = LinearConfig(**EXACT)
+    by_sparse = fit_ovr(X, Y, config=config)
+    kinds = [
+        dense,
+        Mixed(X[:, :15].tocsr(), np.ascontiguousarray(dense[:, 15:])),
+        Mixed(X, np.empty((120, 0), np.float32)),
+    ]
+    for features in kinds:
+        W = fit_ovr(features, Y, config=config)
+        assert W.shape == by_sparse.shape
+        assert np.allclose(W.toarray(), by_sparse.toarray(), atol=5e-3)
+        assert np.allclose(decision_function(features, W), decision_function(X, by_sparse), atol=5e-3)
+
+
+def test_a_cluster_trains_on_its_rows_and_on_all_positives():
+    X, Y = problem(n=200, n_labels=30, seed=5)
+    random = np.random.default_rng(1)
+    borders = np.array([0, 3, 3, 20, 30])
+    M = sparse.csr_matrix((random.random((200, 4)) < 0.4).astype(np.float32))
+    config = LinearConfig(**EXACT)
+    W = fit_ovr(X, Y, M, clusters=borders, config=config).toarray()
+    for label in (0, 2, 3, 11, 29):
+        cluster = int(np.searchsorted(borders, label, side="right")) - 1
+        rows = np.flatnonzero((M[:, [cluster]].toarray().ravel() > 0) | (signs(Y, label) > 0))
+        alone = fit_ovr(X[rows], Y[rows][:, [label]], config=config).toarray()[0]
+        assert np.allclose(W[label], alone, atol=5e-3)
+        features = np.setdiff1d(np.arange(40), X[rows].indices)
+        assert not W[label][features].any()
+
+
+def test_a_label_in_several_clusters_is_trained_in_each():
+    X, Y = problem(n=150, n_labels=4, seed=6)
+    twice = sparse.csr_matrix(sparse.hstack([Y, Y[:, [0]]]))
+    M = sparse.csr_matrix(np.stack([np.arange(150) % 2 == 0, np.arange(150) % 3 == 0], axis=1).astype(np.float32))
+    W = fit_ovr(X, twice, M, clusters=np.array([0, 4, 5]), config=LinearConfig(**EXACT)).toarray()
+    assert not np.allclose(W[0], W[4], atol=0.05)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+def test_same_bits_with_any_number_of_threads(loss):
+    X, Y = problem(n=300, n_labels=90, seed=7)
+    borders = np.array([0, 40, 41, 90])
+    M = sparse.csr_matrix((np.random.default_rng(0).random((300, 3)) < 0.5).astype(np.float32))
+    one = fit_ovr(X, Y, M, clusters=borders, config=LinearConfig(loss=loss), threads=1, seed=3)
+    for threads in (2, 5):
+        many = fit_ovr(X, Y, M, clusters=borders, config=LinearConfig(loss=loss), threads=threads, seed=3)
+        assert np.array_equal(one.indptr, many.indptr)
+        assert np.array_equal(one.indices, many.indices)
+        assert np.array_equal(one.data, many.data)
+
+
+def test_wide_indices_give_the_same():
+    X, Y = problem(seed=8)
+    M = sparse.csr_matrix((np.random.default_rng(0).random((120, 1)) < 0.5).astype(np.float32))
+    wide = X.copy()
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    for negatives in (None, M):
+        assert (fit_ovr(X, Y, negatives) != fit_ovr(wide, Y, negatives)).nnz == 0
+
+
+def test_every_instruction_set_gives_the_same_bits():
+    code = """
+import sys, numpy as np
+sys.path.insert(0, sys.argv[1])
+from test_linear import problem
+from ramify.rank.linear import LinearConfig, fit_ovr
+from ramify.base import native
+X, Y = problem(n=300, n_labels=37, seed=9)
+out = [native.isa().encode()]
+for loss in ("squared_hinge", "hinge", "logistic"):
+    W = fit_ovr(X, Y, config=LinearConfig(loss=loss), threads=2)
+    out += [W.data.tobytes(), W.indices.tobytes()]
+import hashlib
+print(native.isa(), hashlib.sha256(b"".join(out[1:])).hexdigest())
+"""
+    here = Path(__file__).parent
+    found = {}
+    for isa in ("baseline", "avx2", "avx512"):
+        env = dict(os.environ, RAMIFY_ISA=isa, PYTHONPATH=str(here.parent))
+        out = subprocess.run(
+            [sys.executable, "-c", code, str(here)], capture_output=True, text=True, check=True, env=env
+        )
+        name, digest = out.stdout.split()
+        found[name] = digest
+    assert len(set(found.values())) == 1, found
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+def test_warm_start(loss):
+    X, Y = problem(n=400, seed=10)
+    config = LinearConfig(loss=loss, threshold=0.0, tolerance=0.01, max_passes=3000)
+    W = fit_ovr(X, Y, config=config)
+    few = LinearConfig(loss=loss, threshold=0.0, tolerance=1e-6, max_passes=1)
+    again, cold = (fit_ovr(X, Y, config=few, start=start).toarray() for start in (W, None))
+    worse = 0
+    for label in range(Y.shape[1]):
+        y = signs(Y, label)
+        a, b, best = (
+            reference.ovr_objective(X.toarray(), y, w.astype(float), loss=loss)
+            for w in (again[label], cold[label], W.toarray()[label])
+        )
+        if loss != "hinge":  # whose weights do not tell the dual variables of points on the margin
+            assert a == pytest.approx(best, rel=0.02)  # one pass from the solution stays there
+        worse += b > a
+    assert worse > Y.shape[1] / 2 or loss == "hinge"  # and one pass from nothing does not reach it
+    part = sparse.csr_matrix(W.multiply(abs(W) > 0.3))
+    M = sparse.csr_matrix(np.ones((400, 1), np.float32))
+    exact = fit_ovr(X, Y, M, config=config, start=part)
+    assert np.allclose(exact.toarray(), W.toarray(), atol=0.1)
+
+
+def test_threshold_and_number_of_weights():
+    X, Y = problem(seed=11)
+    whole = fit_ovr(X, Y, config=LinearConfig(threshold=0.0)).toarray()
+    cut = fit_ovr(X, Y, config=LinearConfig(threshold=0.3)).toarray()
+    expected = np.where(np.abs(whole) >= np.float32(0.3), whole, 0)
+    expected[:, -1] = whole[:, -1]  # the bias stays
+    assert np.array_equal(cut, expected)
+    few = fit_ovr(X, Y, config=LinearConfig(threshold=0.0, max_nonzeros_per_label=4))
+    for label in range(Y.shape[1]):
+        row = few[label]
+        assert row.nnz <= 5
+        assert row.has_sorted_indices
+        kept = row.indices[row.indices < 40]
+        assert set(kept) == set(np.argsort(-np.abs(whole[label, :-1]))[:4])
+        assert row[0, 40] == whole[label, 40]
+
+
+def test_without_bias():
+    X, Y = problem(seed=12)
+    W = fit_ovr(X, Y, config=LinearConfig(bias=0.0, **EXACT)).toarray()
+    assert not W[:, -1].any()
+    y = signs(Y, 3)
+    best = LinearSVC(fit_intercept=False, tol=1e-7, max_iter=100000).fit(X, y).coef_.ravel()
+    a, b = (
+        reference.ovr_objective(X.toarray(), y, np.append(w, 0.0).astype(float), bias=0.0) for w in (W[3, :-1], best)
+    )
+    assert a == pytest.approx(b, rel=2e-3)
+
+
+def test_nasty_input():
+    config = LinearConfig(threshold=0.0)
+    nothing = fit_ovr(sparse.csr_matrix((5, 3), dtype=np.float32), sparse.csr_matrix(np.eye(5, 2, dtype=np.float32)))
+    assert np.isfinite(nothing.data).all()
+    X, _ = problem()
+    none = sparse.csr_matrix((120, 3), dtype=np.float32)
+    assert np.all(decision_function(X, fit_ovr(X, none, config=config)) < 0)  # labels without a point: all say no
+    every = sparse.csr_matrix(np.ones((120, 2), np.float32))
+    assert np.all(decision_function(X, fit_ovr(X, every, config=config)) > 0)
+    for scale in (1e-6, 1e6):
+        for loss in ("squared_hinge", "hinge", "logistic"):
+            W = fit_ovr(
+                X * np.float32(scale), problem()[1], config=LinearConfig(loss=loss, threshold=0.0, max_passes=20)
+            )
+            assert np.isfinite(W.data).all()
+    empty = fit_ovr(X[:0], sparse.csr_matrix((0, 4), dtype=np.float32))
+    assert empty.shape == (4, 41)
+    assert fit_ovr(X, sparse.csr_matrix((120, 0), dtype=np.float32)).shape == (0, 41)
+    no_rows = sparse.csr_matrix((120, 2), dtype=np.float32)
+    assert fit_ovr(X, none, no_rows, clusters=np.array([0, 2, 3])).shape == (3, 41)
+
+
+def test_refuses_what_does_not_fit():
+    X, Y = problem()
+    for options, message in [
+        ({"M": sparse.csr_matrix((120, 2))}, "clusters"),
+        ({"clusters": np.array([0, 5])}, "borders"),
+        ({"clusters": np.array([0, 9, 4, 21])}, "borders"),
+        ({"relevance": Y[:, ::-1]}, "exactly where"),
+        ({"relevance": -Y}, "negative"),
+        ({"start": sparse.csr_matrix((21, 40))}, "start is"),
+    ]:
+        with pytest.raises(DataError, match=message):
+            fit_ovr(X, Y, **options)
+    with pytest.raises(DataError, match="X has 119"):
+        fit_ovr(X[1:], Y)
+
+
+def test_progress_counts_labels_and_errors_come_home():
+    X, Y = problem(n_labels=90)
+    seen = []
+    fit_ovr(X, Y, threads=1, progress=seen.append)
+    assert seen[-1] == 90
+    assert seen == sorted(seen)
+
+    def fail(done):
+        raise RuntimeError("stop here")
+
+    with pytest.raises(RuntimeError, match="stop here"):
+        fit_ovr(X, Y, threads=2, progress=fail)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ramify.rank.scores import Transform
+
+
+def test_formulas():
+    v = np.linspace(-8, 3, 50).astype(np.float32)
+    parent = np.float32(-0.7)
+    assert np.array_equal(Transform.parse("noop").log_score(v, parent), v)
+    sigmoid = Transform.parse("sigmoid")
+    assert np.allclose(sigmoid.finish(sigmoid.log_score(v)), 1 / (1 + np.exp(-v)))
+    assert np.allclose(sigmoid.log_score(v, parent), np.log(1 / (1 + np.exp(-v.astype(float)))) - 0.7, atol=1e-5)
+    for p in (1, 2, 3, 4.5):
+        hinge, log_hinge = Transform.parse(f"l{p}-hinge"), Transform.parse(f"log-l{p}-hinge")
+        expected = -(np.maximum(0, 1 - v.astype(float)) ** p)
+        assert np.allclose(log_hinge.finish(log_hinge.log_score(v, parent)), expected - 0.7, rtol=1e-4)
+        assert np.allclose(hinge.finish(hinge.log_score(v)), np.exp(expected), rtol=1e-3)
+
+
+def test_far_below_nothing_ties():
+    v = np.array([-4, -4.001, -30, -31, -200], np.float32)
+    for name in ("l3-hinge", "sigmoid"):
+        logs = Transform.parse(name).log_score(v)
+        assert np.all(np.diff(logs) < 0)
+        assert np.isfinite(logs).all()
+
+
+@pytest.mark.parametrize("name", ["l3", "hinge", "l0-hinge", "l-1-hinge", "softmax", "log-noop", ""])
+def test_unknown_names(name):
+    with pytest.raises(ValueError, match="unknown score transform"):
+        Transform.parse(name)
