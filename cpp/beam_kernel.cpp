@@ -89,15 +89,23 @@ struct Collector {
         const std::int64_t n_groups = (level.n_pieces + 63) / 64;
         const std::uint8_t* counts = groups + 16 * n_groups;
         const std::uint8_t* entries = counts + n_rows;
+        // Pieces ascend, so entries are counted on from the last hit of the same group.
+        std::int64_t at_group = -1, row = 0, entry = 0;
         for (std::int64_t s = 0; s < active.n; ++s) {
             const std::int32_t piece = active.pieces[s];
             const std::uint8_t* group = groups + 16 * (piece / 64);
             const std::uint64_t bits = read<std::uint64_t>(group), bit = std::uint64_t{1} << (piece % 64);
             if ((bits & bit) == 0) continue;
-            const std::int64_t first = read<std::uint32_t>(group + 8), ahead = __builtin_popcountll(bits & (bit - 1));
-            if (first + ahead >= n_rows) return false;
-            const std::int64_t entry = read<std::uint32_t>(group + 12) + sum_bytes(counts + first, ahead) + ahead;
-            if (!hit(static_cast<std::int32_t>(s), entries, entry, counts[first + ahead] + 1, end, value)) return false;
+            if (piece / 64 != at_group) {
+                at_group = piece / 64;
+                row = read<std::uint32_t>(group + 8);
+                entry = read<std::uint32_t>(group + 12);
+            }
+            const std::int64_t next = read<std::uint32_t>(group + 8) + __builtin_popcountll(bits & (bit - 1));
+            if (next >= n_rows) return false;
+            entry += sum_bytes(counts + row, next - row) + next - row;
+            row = next;
+            if (!hit(static_cast<std::int32_t>(s), entries, entry, counts[row] + 1, end, value)) return false;
         }
         return true;
     }
@@ -143,7 +151,14 @@ bool score_pieces(const PackedView& level, const ActivePieces& active, const std
             const Hit& hit = hits[h];
             const std::uint8_t* columns = hit.entries + hit.n;
             float* sum = sums + hit.slot * piece_width;
-            for (std::int32_t i = 0; i < hit.n; ++i) sum[columns[i]] += hit.value * level.codebook[hit.entries[i]];
+            std::int32_t i = 0;
+            for (; i + 1 < hit.n; i += 2) {  // the columns of a row differ, so two at a time do not meet
+                const float a = hit.value * level.codebook[hit.entries[i]], b = hit.value * level.codebook[hit.entries[i + 1]];
+                const float x = sum[columns[i]], y = sum[columns[i + 1]];
+                sum[columns[i]] = x + a;
+                sum[columns[i + 1]] = y + b;
+            }
+            if (i < hit.n) sum[columns[i]] += hit.value * level.codebook[hit.entries[i]];
         }
     }
     return true;

@@ -260,14 +260,21 @@ CsrView<Index> csr_view(In<Index> indptr, In<Index> indices, const float* data, 
 }
 
 template <class Index>
+bool py_is_canonical(In<Index> indptr, In<Index> indices, In<float> data, std::int64_t n_rows, std::int64_t n_columns) {
+    if (static_cast<std::int64_t>(indptr.shape(0)) != n_rows + 1) return false;
+    return is_canonical(csr_view<Index>(indptr, indices, data.data(), n_columns),
+                        static_cast<std::int64_t>(std::min(indices.shape(0), data.shape(0))));
+}
+
+template <class Index>
 nb::tuple py_spmm(In<Index> a_indptr, In<Index> a_indices, In<float> a_data, In<Index> b_indptr, In<Index> b_indices,
-                  In<float> b_data, std::int64_t n_columns, int threads) {
+                  In<float> b_data, std::int64_t n_columns, bool unit_rows, int threads) {
     const auto a = csr_view<Index>(a_indptr, a_indices, a_data.data(), static_cast<std::int64_t>(b_indptr.shape(0)) - 1);
     const auto b = csr_view<Index>(b_indptr, b_indices, b_data.data(), n_columns);
     CsrRows rows;
     {
         nb::gil_scoped_release release;
-        rows = spmm(a, b, threads);
+        rows = spmm(a, b, unit_rows, threads);
     }
     return give_rows(std::move(rows));
 }
@@ -369,7 +376,7 @@ public:
         : n_sparse_(n_sparse), labels_(labels) {
         model_.labels = labels ? labels->data() : nullptr;
         model_.n_labels = n_labels;
-        model_.repeats = repeats;
+        model_.repeats = repeats && labels.has_value();  // nodes never repeat
     }
 
     // Sizes are checked here; what the table says is checked by the search, as far as it follows it.
@@ -407,6 +414,8 @@ public:
         const QueryRows<Index> queries = rows_of(indptr, indices, data, dense);
         if (depth < 1 || depth > static_cast<std::int64_t>(model_.levels.size()) || beam_size < 1 || k < 1)
             throw std::invalid_argument("depth, beam and k must be at least 1, and the tree that deep");
+        if (labels_ && static_cast<std::int64_t>(labels_->shape(0)) != model_.levels.back().n_nodes)
+            throw std::invalid_argument("the labels of the tree do not fit its last level");
         const auto n = static_cast<std::size_t>(queries.sparse.rows), width = static_cast<std::size_t>(k);
         auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * width);
         auto scores = std::make_unique_for_overwrite<float[]>(n * width);
@@ -589,10 +598,12 @@ NB_MODULE(_core, m) {
           nb::arg("cutoffs"), nb::arg("weights"), nb::arg("groups"), nb::arg("n_groups"), nb::arg("threads"));
     m.def("ranking_sums", py_sums<std::int64_t>, nb::arg("ids"), nb::arg("indptr"), nb::arg("indices"), nb::arg("n_labels"),
           nb::arg("cutoffs"), nb::arg("weights"), nb::arg("groups"), nb::arg("n_groups"), nb::arg("threads"));
+    m.def("is_canonical", py_is_canonical<std::int32_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("n_rows"), nb::arg("n_columns"));
+    m.def("is_canonical", py_is_canonical<std::int64_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("n_rows"), nb::arg("n_columns"));
     m.def("spmm", py_spmm<std::int32_t>, nb::arg("a_indptr"), nb::arg("a_indices"), nb::arg("a_data"), nb::arg("b_indptr"),
-          nb::arg("b_indices"), nb::arg("b_data"), nb::arg("n_columns"), nb::arg("threads"));
+          nb::arg("b_indices"), nb::arg("b_data"), nb::arg("n_columns"), nb::arg("unit_rows"), nb::arg("threads"));
     m.def("spmm", py_spmm<std::int64_t>, nb::arg("a_indptr"), nb::arg("a_indices"), nb::arg("a_data"), nb::arg("b_indptr"),
-          nb::arg("b_indices"), nb::arg("b_data"), nb::arg("n_columns"), nb::arg("threads"));
+          nb::arg("b_indices"), nb::arg("b_data"), nb::arg("n_columns"), nb::arg("unit_rows"), nb::arg("threads"));
     m.def("spmm_dense", py_spmm_dense<std::int32_t>, nb::arg("a_indptr"), nb::arg("a_indices"), nb::arg("a_data"), nb::arg("b"), nb::arg("threads"));
     m.def("spmm_dense", py_spmm_dense<std::int64_t>, nb::arg("a_indptr"), nb::arg("a_indices"), nb::arg("a_data"), nb::arg("b"), nb::arg("threads"));
     m.def("balanced_halves", py_balanced_halves<std::int32_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("n_columns"),

@@ -11,7 +11,7 @@
 
 namespace ramify::RAMIFY_VARIANT {
 
-SolverCounts solve_labels(const SolverRows&, const SolverLabels&, const SolverOptions&, int, const SolverScratch&,
+SolverCounts solve_labels(const SolverRows&, const SolverLabels&, const SolverOptions&, const SolverScratch&,
                           const WeightSink&);  // ovr_kernel.cpp
 bool score_pieces(const PackedView&, const ActivePieces&, const std::int32_t*, const float*, std::int64_t, Hit*,
                   float*);  // beam_kernel.cpp

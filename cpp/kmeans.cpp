@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "isa.h"
 #include "parallel.h"
@@ -91,11 +92,11 @@ public:
         direction_.assign(d, 0.0f);
         side_.assign(static_cast<std::size_t>(n), 2);
         scored_.resize(static_cast<std::size_t>(n));
-        const std::int64_t a = random.below(n), b = (a + 1 + random.below(n - 1)) % n;
-        for (std::int64_t i = members_.begin[static_cast<std::size_t>(a)]; i < members_.begin[static_cast<std::size_t>(a) + 1]; ++i)
-            direction_[static_cast<std::size_t>(members_.indices[static_cast<std::size_t>(i)])] += members_.values[static_cast<std::size_t>(i)];
-        for (std::int64_t i = members_.begin[static_cast<std::size_t>(b)]; i < members_.begin[static_cast<std::size_t>(b) + 1]; ++i)
-            direction_[static_cast<std::size_t>(members_.indices[static_cast<std::size_t>(i)])] -= members_.values[static_cast<std::size_t>(i)];
+        // From one member to another.
+        const std::int64_t one = random.below(n), second = 1 + random.below(n - 1), other = second == one ? 0 : second;
+        for (const auto& [member, sign] : {std::pair(one, 1.0f), std::pair(other, -1.0f)})
+            for (std::int64_t i = members_.begin[static_cast<std::size_t>(member)]; i < members_.begin[static_cast<std::size_t>(member) + 1]; ++i)
+                direction_[static_cast<std::size_t>(members_.indices[static_cast<std::size_t>(i)])] += sign * members_.values[static_cast<std::size_t>(i)];
         for (int iteration = 0;; ++iteration) {
             parallel_for((n + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
                 for (std::int64_t m = block * rows_at_once; m < std::min(n, (block + 1) * rows_at_once); ++m)

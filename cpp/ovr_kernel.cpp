@@ -180,6 +180,7 @@ struct Group {
             const I8 serves = cost > 0.0f;
             float* dual = scratch.dual + row * lanes + 8 * h;
             const F8 old = load8(dual);
+            if (loss != Loss::logistic && rows.own_begin != nullptr) sum[h] += rows.own_squares[row] * (old * sign);
             if constexpr (loss == Loss::logistic) {
                 const F8 margin = sign * sum[h];
                 F8 t = old;
@@ -280,9 +281,11 @@ struct Group {
             if (rows.negative[row]) each_value(row, [&](std::int64_t f, float x) { scratch.common[f] += x; });
         double square = 0, sum = 0, sum_squares = 0;
         for (std::int64_t f = 0; f < n_weights; ++f) square += static_cast<double>(scratch.common[f]) * scratch.common[f];
+        auto own_square = [&](std::int64_t row) { return rows.own_begin != nullptr ? rows.own_squares[row] : 0.0f; };
         for (std::int64_t row = 0; row < rows.n; ++row) {
             if (!rows.negative[row]) continue;
-            float s = 0.0f;
+            float s = own_square(row);
+            square += own_square(row);
             each_value(row, [&](std::int64_t f, float x) { s += x * scratch.common[f]; });
             sum += s;
             sum_squares += static_cast<double>(s) * s;
@@ -322,7 +325,7 @@ struct Group {
             scratch.positive[row] = static_cast<std::uint16_t>(scratch.positive[row] | bit);
             if (scratch.cost != nullptr) scratch.cost[row * lanes + l] = labels.relevance[i];
         }
-        if (labels.start != nullptr) start_from(l, labels.start + next * n_weights);
+        if (labels.start != nullptr) start_from(l, labels.start + next * (n_weights + n_own()));
         else start_from_common(l);
     }
 
@@ -339,6 +342,8 @@ struct Group {
             float sum = options.bias * given[n_weights - 1];
             for (std::int64_t i = 0; i < rows.length[row]; ++i) sum += value[i] * given[index[i]];
             for (std::int64_t j = 0; j < rows.n_dense; ++j) sum += x[j] * given[rows.n_sparse + j];
+            if (rows.own_begin != nullptr)
+                for (std::int64_t o = rows.own_begin[row]; o < rows.own_begin[row + 1]; ++o) sum += rows.own_values[o] * given[n_weights + o];
             const float sign = positive ? 1.0f : -1.0f, short_by = 1.0f - sign * sum;
             float alpha = 0.0f, kept = 0.0f;
             if (options.loss == Loss::logistic) {
@@ -363,20 +368,37 @@ struct Group {
 
     // Hands out the weights of all lanes and clears them.
     void close_lanes() {
-        const F8 least = all8(options.threshold);
-        for (std::int64_t f = 0; f < n_weights; ++f) {
-            const I8 whole = all8i(f >= rows.n_sparse ? -1 : 0);  // dense weights and the bias are all kept
+        const std::int64_t n_columns = rows.columns != nullptr ? rows.n_columns : rows.n_sparse;
+        for (std::int64_t c = 0; c < n_columns; ++c) {
+            const std::int64_t f = rows.columns != nullptr ? rows.columns[c] : c;
             for (int h = 0; h < H; ++h) {
-                float* w = scratch.weights + f * lanes + 8 * h;
-                const F8 x = load8(w);
-                const I8 kept = (x != 0.0f) & (whole | (max8(x, -x) >= least));
-                if (any8(kept))
-                    for (int l = 0; l < 8; ++l)
-                        if (kept[l] != 0 && first + 8 * h + l < labels.n) sink.add(sink.context, first + 8 * h + l, f, x[l]);
-                store8(w, all8(0.0f));
+                if (f >= 0) {
+                    float* w = scratch.weights + f * lanes + 8 * h;
+                    give(c, h, load8(w), all8(options.threshold));
+                    store8(w, all8(0.0f));
+                } else {
+                    const std::int64_t own = -1 - f, row = rows.own_rows[own];
+                    const F8 alpha = load8(scratch.dual + row * lanes + 8 * h) * rows.own_values[own];
+                    give(c, h, bits8(static_cast<std::uint32_t>(scratch.positive[row]) >> (8 * h)) ? alpha : -alpha, all8(options.threshold));
+                }
             }
         }
+        for (std::int64_t f = rows.n_sparse; f < n_weights; ++f)  // dense weights and the bias are all kept
+            for (int h = 0; h < H; ++h) {
+                float* w = scratch.weights + f * lanes + 8 * h;
+                give(n_columns + f - rows.n_sparse, h, load8(w), all8(0.0f));
+                store8(w, all8(0.0f));
+            }
     }
+
+    void give(std::int64_t column, int h, F8 x, F8 least) const {
+        const I8 kept = (x != 0.0f) & (max8(x, -x) >= least);
+        if (!any8(kept)) return;
+        for (int l = 0; l < 8; ++l)
+            if (kept[l] != 0 && first + 8 * h + l < labels.n) sink.add(sink.context, first + 8 * h + l, column, x[l]);
+    }
+
+    std::int64_t n_own() const { return rows.own_begin != nullptr ? rows.own_begin[rows.n] : 0; }
 
     // The labels first to first + lanes - 1, from start to end.
     template <Loss loss>
@@ -412,25 +434,31 @@ struct Group {
     }
 };
 
+// The labels from `from` to `to`.
 template <int H>
-SolverCounts solve(const SolverRows& rows, const SolverLabels& labels, const SolverOptions& options,
-                   const SolverScratch& scratch, const WeightSink& sink) {
-    Group<H> group{rows, labels, options, scratch, sink, rows.n_sparse + rows.n_dense + 1, {}};
+void solve(const SolverRows& rows, const SolverLabels& labels, const SolverOptions& options,
+           const SolverScratch& scratch, const WeightSink& sink, std::int64_t from, std::int64_t to, SolverCounts& counts) {
+    if (from >= to) return;
+    Group<H> group{rows, labels, options, scratch, sink, rows.n_sparse + rows.n_dense + 1, counts};
     group.find_common_start();
-    Random random{options.seed};
-    for (; group.first < labels.n; group.first += Group<H>::lanes) {
+    Random random{options.seed + static_cast<std::uint64_t>(from)};
+    for (group.first = from; group.first < to; group.first += Group<H>::lanes) {
         if (options.loss == Loss::logistic) group.template run<Loss::logistic>(random);
         else if (options.loss == Loss::hinge) group.template run<Loss::hinge>(random);
         else group.template run<Loss::squared_hinge>(random);
     }
-    return group.counts;
+    counts = group.counts;
 }
 
 }  // namespace
 
-SolverCounts solve_labels(const SolverRows& rows, const SolverLabels& labels, const SolverOptions& options, int lanes,
+SolverCounts solve_labels(const SolverRows& rows, const SolverLabels& labels, const SolverOptions& options,
                           const SolverScratch& scratch, const WeightSink& sink) {
-    return lanes == 8 ? solve<1>(rows, labels, options, scratch, sink) : solve<2>(rows, labels, options, scratch, sink);
+    SolverCounts counts;
+    const std::int64_t rest = labels.n % 16, wide = rest > 8 ? labels.n : labels.n - rest;
+    solve<2>(rows, labels, options, scratch, sink, 0, wide, counts);
+    solve<1>(rows, labels, options, scratch, sink, wide, labels.n, counts);
+    return counts;
 }
 
 }  // namespace ramify::RAMIFY_VARIANT

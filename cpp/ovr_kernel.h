@@ -24,6 +24,9 @@ struct SolverOptions {
 };
 
 // The rows of a cluster. Weights are numbered: sparse features, then dense ones, then the bias.
+//
+// A feature that only one row has needs no weight while training: it is alpha · y · value of that row. Such features are
+// taken out of the rows (`own`), which keeps the weights small enough for the cache; results have them again.
 struct SolverRows {
     std::int64_t n = 0;
     const std::int64_t* begin = nullptr;        // (n) where a row starts in indices and values
@@ -36,6 +39,12 @@ struct SolverRows {
     std::int64_t n_dense = 0;
     const float* squares = nullptr;             // (n) squared length, bias included
     const std::uint8_t* negative = nullptr;     // (n) 0: the row serves only the labels that it has
+    const std::int64_t* own_begin = nullptr;    // (n + 1) own features of each row; null: none are taken out
+    const float* own_values = nullptr;
+    const float* own_squares = nullptr;         // (n) their squared length
+    const std::int32_t* own_rows = nullptr;     // row of each own feature
+    std::int64_t n_columns = 0;                 // sparse features, own ones included
+    const std::int32_t* columns = nullptr;      // (n_columns) weight of each, or -1 - own feature; null: its number
 };
 
 // The labels of a job, as CSR over local rows.
@@ -44,12 +53,12 @@ struct SolverLabels {
     const std::int64_t* begin = nullptr;  // (n + 1)
     const std::int32_t* rows = nullptr;   // positives
     const float* relevance = nullptr;     // of each positive, or null for 1
-    const float* start = nullptr;         // (n, n_weights) weights to start from, or null
+    const float* start = nullptr;         // (n, n_weights + own features) weights to start from, or null
 };
 
-// Room to work in; `lanes` is 8 or 16.
+// Room to work in, for up to 16 lanes.
 struct SolverScratch {
-    float* weights = nullptr;            // (n_weights, lanes), zeros; left as zeros
+    float* weights = nullptr;            // (n_weights, lanes) zeros; left as zeros
     float* dual = nullptr;               // (n, lanes)
     float* cost = nullptr;               // (n, lanes), only with relevance
     std::uint16_t* positive = nullptr;   // (n) bit l: positive for lane l
@@ -58,7 +67,7 @@ struct SolverScratch {
     float* common = nullptr;             // (n_weights) where every label starts
 };
 
-// Called for every weight that is kept, features ascending for a label.
+// Called for every weight that is kept, in the order of columns, dense features and bias for a label.
 struct WeightSink {
     void* context = nullptr;
     void (*add)(void* context, std::int64_t label, std::int64_t weight, float value) = nullptr;
@@ -70,7 +79,6 @@ struct SolverCounts {
     std::int64_t unfinished = 0;  // labels that reached max_passes
 };
 
-using SolveLabels = SolverCounts (*)(const SolverRows&, const SolverLabels&, const SolverOptions&, int lanes,
-                                     const SolverScratch&, const WeightSink&);
+using SolveLabels = SolverCounts (*)(const SolverRows&, const SolverLabels&, const SolverOptions&, const SolverScratch&, const WeightSink&);
 
 }  // namespace ramify

@@ -71,7 +71,7 @@ public:
             }
             begin.push_back(static_cast<std::int64_t>(rows.size()));
         }
-        const int lanes = n_labels <= 8 ? 8 : 16;
+        const int lanes = n_labels <= 8 ? 8 : 16;  // that are in use
         const auto n = static_cast<std::size_t>(rows_.n), width = static_cast<std::size_t>(lanes);
         const std::size_t n_weights = static_cast<std::size_t>(rows_.n_sparse + rows_.n_dense + 1);
         if (weights_.size() < n_weights * width) weights_.resize(n_weights * width);
@@ -84,8 +84,9 @@ public:
 
         std::vector<float> start;
         if (problem_.start.indptr != nullptr) {
-            start.assign(static_cast<std::size_t>(n_labels) * n_weights, 0.0f);
-            for (std::size_t l = 0; l < order.size(); ++l) scatter_start(order[l], start.data() + l * n_weights);
+            const std::size_t width_of_start = n_weights + own_values_.size();
+            start.assign(static_cast<std::size_t>(n_labels) * width_of_start, 0.0f);
+            for (std::size_t l = 0; l < order.size(); ++l) scatter_start(order[l], start.data() + l * width_of_start);
         }
         found_.assign(static_cast<std::size_t>(n_labels), {});
         const SolverLabels labels{n_labels, begin.data(), rows.data(), positives.data != nullptr ? relevance.data() : nullptr,
@@ -98,7 +99,7 @@ public:
                               }};
         SolverOptions options = options_;
         options.seed += static_cast<std::uint64_t>(job.first) * 0x9e3779b97f4a7c15ull;
-        const SolverCounts counts = hot().solve_labels(rows_, labels, options, lanes, scratch, sink);
+        const SolverCounts counts = hot().solve_labels(rows_, labels, options, scratch, sink);
 
         result.sizes.resize(static_cast<std::size_t>(n_labels));
         std::vector<std::size_t> at(order.size());
@@ -123,7 +124,8 @@ private:
     };
 
     std::int32_t global_weight(std::int64_t local) const {
-        if (local >= rows_.n_sparse) return static_cast<std::int32_t>(problem_.sparse.cols + local - rows_.n_sparse);
+        const std::int64_t n_columns = columns_.empty() ? rows_.n_sparse : rows_.n_columns;
+        if (local >= n_columns) return static_cast<std::int32_t>(problem_.sparse.cols + local - n_columns);
         return features_.empty() ? static_cast<std::int32_t>(local) : features_[static_cast<std::size_t>(local)];
     }
 
@@ -156,7 +158,9 @@ private:
                 out[weight] = start.data[i];
             } else {
                 const auto at = std::lower_bound(features_.begin(), features_.end(), static_cast<std::int32_t>(weight));
-                if (at != features_.end() && *at == weight) out[at - features_.begin()] = start.data[i];
+                if (at == features_.end() || *at != weight) continue;
+                const std::int64_t column = at - features_.begin(), slot = columns_.empty() ? column : columns_[static_cast<std::size_t>(column)];
+                out[slot >= 0 ? slot : rows_.n_sparse + rows_.n_dense + 1 + (-1 - slot)] = start.data[i];
             }
         }
     }
@@ -167,6 +171,8 @@ private:
         cluster_ = cluster;
         points_.clear();
         features_.clear();
+        columns_.clear();
+        own_values_.clear();
         bool all = problem_.negatives.indptr == nullptr;
         if (!all) {
             const auto& m = problem_.negatives;
@@ -235,35 +241,68 @@ private:
     template <class Point>
     void copy_rows(std::int64_t n, std::int64_t total, const Point& point) {
         const std::size_t n_words = static_cast<std::size_t>(problem_.sparse.cols + 63) / 64;
+        const bool take_out = options_.loss != Loss::logistic;
         used_.assign(n_words, 0);
+        shared_.assign(n_words, 0);
         number_.resize(static_cast<std::size_t>(problem_.sparse.cols));
         for (std::int64_t row = 0; row < n; ++row) {
             const std::int64_t p = point(row);
             for (std::int64_t i = problem_.sparse.indptr[p]; i < problem_.sparse.indptr[p + 1]; ++i) {
                 const auto f = static_cast<std::size_t>(problem_.sparse.indices[i]);
-                used_[f / 64] |= std::uint64_t{1} << (f % 64);
+                const std::uint64_t bit = std::uint64_t{1} << (f % 64);
+                shared_[f / 64] |= used_[f / 64] & bit;
+                used_[f / 64] |= bit;
             }
         }
+        std::int32_t n_shared = 0;
         for (std::size_t w = 0; w < n_words; ++w)
             for (std::uint64_t bits = used_[w]; bits != 0; bits &= bits - 1) {
-                const std::size_t f = 64 * w + static_cast<std::size_t>(__builtin_ctzll(bits));
-                number_[f] = static_cast<std::int32_t>(features_.size());
+                const int bit = __builtin_ctzll(bits);
+                const std::size_t f = 64 * w + static_cast<std::size_t>(bit);
+                const bool is_shared = !take_out || ((shared_[w] >> bit) & 1) != 0;
+                number_[f] = is_shared ? n_shared : -1 - static_cast<std::int32_t>(features_.size());
+                columns_.push_back(is_shared ? n_shared++ : -1);
                 features_.push_back(static_cast<std::int32_t>(f));
             }
         indices_.resize(std::max(indices_.size(), static_cast<std::size_t>(total)));
         values_.resize(std::max(values_.size(), static_cast<std::size_t>(total)));
+        own_begin_.assign(1, 0);
+        own_rows_.clear();
+        own_squares_.assign(static_cast<std::size_t>(n), 0.0f);
         std::size_t at = 0;
         for (std::int64_t row = 0; row < n; ++row) {
             const std::int64_t p = point(row), from = problem_.sparse.indptr[p];
-            begin_[static_cast<std::size_t>(row)] = static_cast<std::int64_t>(at);
-            for (std::int64_t i = from; i < problem_.sparse.indptr[p + 1]; ++i, ++at) {
-                indices_[at] = number_[static_cast<std::size_t>(problem_.sparse.indices[i])];
-                values_[at] = problem_.sparse.data[i];
+            const std::size_t first = at;
+            double own_square = 0;
+            for (std::int64_t i = from; i < problem_.sparse.indptr[p + 1]; ++i) {
+                const std::int32_t number = number_[static_cast<std::size_t>(problem_.sparse.indices[i])];
+                const float value = problem_.sparse.data[i];
+                if (number >= 0) {
+                    indices_[at] = number;
+                    values_[at++] = value;
+                } else {
+                    columns_[static_cast<std::size_t>(-1 - number)] = -1 - static_cast<std::int32_t>(own_values_.size());
+                    own_values_.push_back(value);
+                    own_rows_.push_back(static_cast<std::int32_t>(row));
+                    own_square += static_cast<double>(value) * value;
+                }
             }
+            begin_[static_cast<std::size_t>(row)] = static_cast<std::int64_t>(first);
+            length_[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(at - first);
+            own_squares_[static_cast<std::size_t>(row)] = static_cast<float>(own_square);
+            own_begin_.push_back(static_cast<std::int64_t>(own_values_.size()));
         }
         rows_.indices = indices_.data();
         rows_.values = values_.data();
-        rows_.n_sparse = static_cast<std::int64_t>(features_.size());
+        rows_.n_sparse = n_shared;
+        rows_.n_columns = static_cast<std::int64_t>(features_.size());
+        rows_.columns = columns_.data();
+        if (take_out) {
+            rows_.own_begin = own_begin_.data();
+            rows_.own_values = own_values_.data();
+            rows_.own_squares = own_squares_.data();
+            rows_.own_rows = own_rows_.data();
+        }
     }
 
     const OvrProblem<Index>& problem_;
@@ -275,10 +314,11 @@ private:
     std::vector<std::int64_t> points_;    // of the cluster, ascending; empty: all
     std::vector<std::int32_t> features_;  // global number of each local feature; empty: the same
     std::vector<std::int64_t> begin_;
-    std::vector<std::int32_t> length_, dense_row_, number_;
-    std::vector<float> squares_;
+    std::vector<std::int32_t> length_, dense_row_, number_, columns_, own_rows_;
+    std::vector<std::int64_t> own_begin_;
+    std::vector<float> squares_, own_values_, own_squares_;
     std::vector<std::uint8_t> negative_;
-    std::vector<std::uint64_t> used_;
+    std::vector<std::uint64_t> used_, shared_;
     LargeVector<std::int32_t> indices_;
     LargeVector<float> values_, weights_, dual_, cost_, common_;
     std::vector<std::uint16_t> positive_;

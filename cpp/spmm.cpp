@@ -1,6 +1,7 @@
 #include "spmm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "isa.h"
@@ -12,52 +13,49 @@ namespace {
 
 constexpr std::int64_t block_size = 64;
 
-// Adds up one row of the result: a dense row of sums, and the columns that were touched.
+// Adds up one row of the result: a dense row of sums, and a bit for each column that was touched.
 class RowSum {
 public:
-    explicit RowSum(std::int64_t n_columns) : sums_(static_cast<std::size_t>(n_columns), 0.0f), seen_(sums_.size(), 0) {}
+    explicit RowSum(std::int64_t n_columns)
+        : sums_(static_cast<std::size_t>(n_columns), 0.0f), touched_(static_cast<std::size_t>(n_columns + 63) / 64, 0) {}
 
     template <class Index>
     void add(float scale, const Index* columns, const float* values, std::int64_t n) {
         for (std::int64_t i = 0; i < n; ++i) {
             const auto c = static_cast<std::size_t>(columns[i]);
-            if (!seen_[c]) {
-                seen_[c] = 1;
-                touched_.push_back(static_cast<std::int32_t>(c));
-            }
+            touched_[c / 64] |= std::uint64_t{1} << (c % 64);
             sums_[c] += scale * values[i];
         }
     }
 
-    // Appends the row in column order and begins the next.
-    void take(std::vector<std::int32_t>& columns, std::vector<float>& values) {
-        if (touched_.size() > seen_.size() / 16) {  // looking through all columns beats sorting so many
-            touched_.clear();
-            for (std::size_t c = 0; c < seen_.size(); ++c)
-                if (seen_[c]) touched_.push_back(static_cast<std::int32_t>(c));
-        } else {
-            std::sort(touched_.begin(), touched_.end());
+    // Appends the row in column order, scaled to length 1 if asked, and begins the next.
+    void take(bool unit_rows, std::vector<std::int32_t>& columns, std::vector<float>& values) {
+        const std::size_t first = values.size();
+        double square = 0;
+        for (std::size_t word = 0; word < touched_.size(); ++word) {
+            for (std::uint64_t bits = touched_[word]; bits != 0; bits &= bits - 1) {
+                const std::size_t c = 64 * word + static_cast<std::size_t>(__builtin_ctzll(bits));
+                columns.push_back(static_cast<std::int32_t>(c));
+                values.push_back(sums_[c]);
+                square += static_cast<double>(sums_[c]) * sums_[c];
+                sums_[c] = 0.0f;
+            }
+            touched_[word] = 0;
         }
-        for (const std::int32_t column : touched_) {
-            const auto c = static_cast<std::size_t>(column);
-            columns.push_back(column);
-            values.push_back(sums_[c]);
-            sums_[c] = 0.0f;
-            seen_[c] = 0;
-        }
-        touched_.clear();
+        if (!unit_rows || square <= 0) return;
+        const double length = std::sqrt(square);
+        for (std::size_t i = first; i < values.size(); ++i) values[i] = static_cast<float>(values[i] / length);
     }
 
 private:
     std::vector<float> sums_;
-    std::vector<std::uint8_t> seen_;
-    std::vector<std::int32_t> touched_;
+    std::vector<std::uint64_t> touched_;
 };
 
 }  // namespace
 
 template <class Index>
-CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, int threads) {
+CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, bool unit_rows, int threads) {
     struct Block {
         std::vector<std::int32_t> columns;
         std::vector<float> values;
@@ -76,7 +74,7 @@ CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, int threads) {
                 sum.add(a.data[i], b.indices + begin, b.data + begin, b.indptr[inner + 1] - begin);
             }
             const std::size_t before = block.columns.size();
-            sum.take(block.columns, block.values);
+            sum.take(unit_rows, block.columns, block.values);
             indptr[static_cast<std::size_t>(row) + 1] = static_cast<std::int64_t>(block.columns.size() - before);
         }
     });
@@ -105,8 +103,8 @@ void spmm_dense(const CsrView<Index>& a, const float* b, std::int64_t q, int thr
     });
 }
 
-template CsrRows spmm(const CsrView<std::int32_t>&, const CsrView<std::int32_t>&, int);
-template CsrRows spmm(const CsrView<std::int64_t>&, const CsrView<std::int64_t>&, int);
+template CsrRows spmm(const CsrView<std::int32_t>&, const CsrView<std::int32_t>&, bool, int);
+template CsrRows spmm(const CsrView<std::int64_t>&, const CsrView<std::int64_t>&, bool, int);
 template void spmm_dense(const CsrView<std::int32_t>&, const float*, std::int64_t, int, float*);
 template void spmm_dense(const CsrView<std::int64_t>&, const float*, std::int64_t, int, float*);
 

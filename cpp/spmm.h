@@ -8,9 +8,10 @@
 
 namespace ramify {
 
-// a (m × p) times b (p × q), both sparse; the rows of the result are sorted. Sums that come out as nought stay entries.
+// a (m × p) times b (p × q), both sparse; the rows of the result are sorted, and of length 1 if asked. Sums that come
+// out as nought stay entries.
 template <class Index>
-CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, int threads);
+CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, bool unit_rows, int threads);
 
 // a (m × p) times a dense b (p, q) into out (m, q).
 template <class Index>

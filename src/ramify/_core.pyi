@@ -50,6 +50,7 @@ class XmcText:
     def bad_lines(self) -> list[tuple[int, str]]: ...
     def finish(self) -> tuple[LongArray, IntArray, LongArray, IntArray, FloatArray]: ...
 
+def is_canonical(indptr: AnyArray, indices: AnyArray, data: FloatArray, n_rows: int, n_columns: int) -> bool: ...
 def spmm(
     a_indptr: AnyArray,
     a_indices: AnyArray,
@@ -58,6 +59,7 @@ def spmm(
     b_indices: AnyArray,
     b_data: FloatArray,
     n_columns: int,
+    unit_rows: bool,
     threads: int,
 ) -> tuple[AnyArray, IntArray, FloatArray]: ...
 def spmm_dense(

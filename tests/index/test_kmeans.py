@@ -54,11 +54,13 @@ def test_halves_as_in_the_slow_twin():
 @pytest.mark.parametrize("spherical", [True, False])
 def test_halves_find_topics_and_are_balanced(spherical):
     Z = vectors(n=256)
-    tree = build_tree(Z, TreeConfig(branching=4, max_leaf=32, spherical=spherical, n_terms=None))
+    tree = build_tree(
+        Z, TreeConfig(method="halves", max_depth=None, branching=4, max_leaf=32, spherical=spherical, n_terms=None)
+    )
     assert tree.widths == [2, 8, 256]
     assert {len(leaf) for leaf in leaves(tree)} == {32}
     assert together(tree, np.arange(256) % 8) > 0.8
-    odd = build_tree(vectors(n=203), TreeConfig(branching=16, max_leaf=30))
+    odd = build_tree(vectors(n=203), TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=30))
     sizes = [len(leaf) for leaf in leaves(odd)]
     assert max(sizes) - min(sizes) <= 1
     assert odd.widths == [8, 203]
@@ -66,13 +68,29 @@ def test_halves_find_topics_and_are_balanced(spherical):
 
 def test_shapes_of_trees():
     Z = vectors(n=130)
-    assert build_tree(Z, TreeConfig(max_leaf=200)).widths == [130]
-    assert build_tree(Z, TreeConfig(branching=2, max_leaf=10)).widths == [2, 4, 8, 16, 130]
-    assert build_tree(Z, TreeConfig(branching=2, max_leaf=10, max_depth=1)).widths == [16, 130]
-    assert build_tree(Z, TreeConfig(branching=3, max_leaf=10)).widths == [2, 6, 16, 130]
-    assert build_tree(Z[:1], TreeConfig(max_leaf=1)).widths == [1]
-    assert build_tree(Z[:5], TreeConfig(max_leaf=1)).labels.tolist() != []
-    for config in (TreeConfig(max_leaf=10), TreeConfig(method="kmeans", branching=5, max_leaf=10)):
+    assert build_tree(Z, TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=200)).widths == [130]
+    assert build_tree(Z, TreeConfig(method="halves", max_depth=None, branching=2, max_leaf=10)).widths == [
+        2,
+        4,
+        8,
+        16,
+        130,
+    ]
+    assert build_tree(Z, TreeConfig(method="halves", branching=2, max_leaf=10, max_depth=1)).widths == [16, 130]
+    assert build_tree(Z, TreeConfig(method="halves", max_depth=None, branching=3, max_leaf=10)).widths == [
+        2,
+        6,
+        16,
+        130,
+    ]
+    assert build_tree(Z[:1], TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=1)).widths == [1]
+    assert (
+        build_tree(Z[:5], TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=1)).labels.tolist() != []
+    )
+    for config in (
+        TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=10),
+        TreeConfig(method="kmeans", max_depth=None, branching=5, max_leaf=10),
+    ):
         assert sorted(build_tree(Z.toarray(), config).labels) == list(range(130))  # dense vectors too
 
 
@@ -105,22 +123,22 @@ def test_a_settled_kmeans_is_a_fixed_point():
 
 def test_kmeans_trees():
     Z = vectors(n=300)
-    tree = build_tree(Z, TreeConfig(method="kmeans", branching=6, max_leaf=20))
+    tree = build_tree(Z, TreeConfig(method="kmeans", max_depth=None, branching=6, max_leaf=20))
     assert max(len(leaf) for leaf in leaves(tree)) <= 20
     shallow = build_tree(Z, TreeConfig(method="kmeans", branching=6, max_leaf=20, max_depth=1))
     assert shallow.depth == 2
-    assert shallow.widths[0] <= 6
-    balanced = build_tree(Z, TreeConfig(method="kmeans", branching=6, max_leaf=20, balanced=True, max_depth=1))
-    assert max(len(leaf) for leaf in leaves(balanced)) == 50
+    assert max(len(leaf) for leaf in leaves(shallow)) <= 20  # what is too large is split into siblings
+    balanced = build_tree(Z, TreeConfig(method="kmeans", branching=6, max_leaf=50, balanced=True))
+    assert [len(leaf) for leaf in leaves(balanced)] == [50] * 6
 
 
 def test_labels_without_data_and_labels_all_alike_get_a_place():
     Z = vectors(n=100).tolil()
     Z[::3] = 0
     for config in (
-        TreeConfig(max_leaf=10),
-        TreeConfig(method="kmeans", branching=5, max_leaf=10),
-        TreeConfig(method="kmeans", branching=5, max_leaf=10, balanced=True),
+        TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=10),
+        TreeConfig(method="kmeans", max_depth=None, branching=5, max_leaf=10),
+        TreeConfig(method="kmeans", max_depth=None, branching=5, max_leaf=10, balanced=True),
     ):
         for matrix in (
             sparse.csr_matrix(Z),
@@ -134,7 +152,10 @@ def test_labels_without_data_and_labels_all_alike_get_a_place():
 
 def test_same_tree_with_any_number_of_threads():
     Z = vectors(n=9000, d=300, n_topics=40)
-    for config in (TreeConfig(max_leaf=50), TreeConfig(method="kmeans", branching=10, max_leaf=200, max_iterations=5)):
+    for config in (
+        TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=50),
+        TreeConfig(method="kmeans", branching=10, max_leaf=200, max_iterations=5),
+    ):
         trees = [build_tree(Z, config, seed=2, threads=threads) for threads in (1, 2, 5)]
         assert all(np.array_equal(tree.labels, trees[0].labels) for tree in trees)
         other = build_tree(Z, config, seed=3)

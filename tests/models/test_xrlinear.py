@@ -25,7 +25,7 @@ def zoo():
     return texts, labels
 
 
-SMALL = {"tree": TreeConfig(branching=2, max_leaf=2)}
+SMALL = {"tree": TreeConfig(method="halves", max_depth=None, branching=2, max_leaf=2)}
 PRESETS = {
     "default": lambda **o: ramify.XRLinear(**{**SMALL, **o}),
     "pecos": ramify.XRLinear.pecos,
@@ -55,7 +55,9 @@ def test_presets_learn_and_come_back(preset, zoo, tmp_path):
 
 
 def test_presets_take_parameters():
-    model = ramify.XRLinear.bonsai(n_trees=1, beam_size=3, tree=TreeConfig(branching=7))
+    model = ramify.XRLinear.bonsai(
+        n_trees=1, beam_size=3, tree=TreeConfig(method="halves", max_depth=None, branching=7)
+    )
     assert (model.n_trees, model.beam_size, model.tree.branching) == (1, 3, 7)
     assert ramify.XRLinear.pecos().tree.branching == 16
     assert ramify.XRLinear.dismec().fit(["red fox", "grey hen"], [["fox"], ["hen"]]).trees_[0].tree.depth == 1
@@ -70,12 +72,12 @@ def test_schemes_of_negatives(negatives, zoo):
 
 def test_negatives_of_ones_own(zoo):
     texts, labels = zoo
-    model = ramify.XRLinear(**SMALL)
+    model = ramify.XRLinear(negatives="teacher", **SMALL)
     tree = LabelTree.from_paths([(i % 3,) for i in range(12)])
     plain = model.fit(texts, labels, tree=tree).predict_topk(texts, 3)
     everyone = sparse.csr_matrix(np.ones((400, 3), np.float32))
     with_all = model.fit(texts, labels, tree=tree, negatives=[None, everyone]).predict_topk(texts, 3)
-    assert not np.array_equal(plain.scores, with_all.scores)
+    assert not np.array_equal(plain.scores, with_all.scores)  # they were trained against others
     with pytest.raises(ramify.DataError, match="shapes"):
         model.fit(texts, labels, tree=tree, negatives=[None, everyone[:, :2]])
 
@@ -90,7 +92,9 @@ def test_label_vectors(vectors, zoo):
 def test_label_features_change_the_tree(zoo):
     texts, labels = zoo
     features = np.eye(12, dtype=np.float32)[np.arange(12) // 6] * 5
-    model = ramify.XRLinear(tree=TreeConfig(branching=2, max_leaf=6)).fit(texts, labels, label_features=features)
+    model = ramify.XRLinear(tree=TreeConfig(method="halves", max_depth=None, branching=2, max_leaf=6)).fit(
+        texts, labels, label_features=features
+    )
     first, last = model.trees_[0].tree.to_dict(list(model.labels_))["children"]
     assert {tuple(sorted(first["labels"])), tuple(sorted(last["labels"]))} == {tuple(WORDS[:6]), tuple(WORDS[6:])}
 
@@ -189,7 +193,9 @@ def test_k_beyond_the_beam_still_finds_k_labels():
     random = np.random.default_rng(0)
     X = sparse.random(300, 40, 0.3, "csr", np.float32, random)
     Y = sparse.csr_matrix((random.random((300, 200)) < 0.05).astype(np.float32))
-    model = ramify.XRLinear(tree=TreeConfig(branching=4, max_leaf=5), beam_size=2).fit(X, Y)
+    model = ramify.XRLinear(tree=TreeConfig(method="halves", max_depth=None, branching=4, max_leaf=5), beam_size=2).fit(
+        X, Y
+    )
     assert np.all(model.predict_topk(X[:20], k=120).ids >= 0)
 
 

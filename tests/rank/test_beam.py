@@ -82,7 +82,7 @@ def exact(model, weights, X):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("transform", ["l3-hinge", "l1.5-hinge", "sigmoid", "noop"])
+@pytest.mark.parametrize("transform", ["l3-hinge", "l1.5-hinge", "l12-norm", "sigmoid", "noop"])
 @pytest.mark.parametrize("n_dense", [0, 37])
 def test_a_beam_of_all_nodes_is_exact_scoring(kind, transform, n_dense):
     model, weights = make_model(kind, transform, n_dense=n_dense)

@@ -20,6 +20,17 @@ def test_formulas():
         assert np.allclose(hinge.finish(hinge.log_score(v)), np.exp(expected), rtol=1e-3)
 
 
+def test_norms_rank_as_hinges_and_are_spread():
+    v = np.linspace(-3, 0.9, 30).astype(np.float32)
+    norm, hinge = Transform.parse("l12-norm"), Transform.parse("l12-hinge")
+    assert np.array_equal(norm.log_score(v, -2.0), hinge.log_score(v, -2.0))
+    assert np.allclose(norm.finish(norm.spread(norm.log_score(v))), np.exp(v - 1), rtol=1e-4)
+    assert norm.finish(norm.spread(np.float32(-np.inf))) == 0
+    log = Transform.parse("log-l2-norm")
+    assert np.allclose(log.finish(log.spread(log.log_score(np.float32(-2), -16))), -5)
+    assert np.array_equal(hinge.spread(v), v)
+
+
 def test_far_below_nothing_ties():
     v = np.array([-4, -4.001, -30, -31, -200], np.float32)
     for name in ("l3-hinge", "sigmoid"):

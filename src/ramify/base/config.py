@@ -151,15 +151,17 @@ class Config:
         return cls(**{name: coerce(value, hints[name]) for name, value in values.items()})
 
     @classmethod
-    def describe(cls, prefix: str = "") -> Iterator[ParamInfo]:
-        """Every parameter with its dotted path, nested parts included."""
+    def describe(cls, prefix: str = "", defaults: Self | None = None) -> Iterator[ParamInfo]:
+        """Every parameter with its dotted path, nested parts included; `defaults` has other defaults than the class."""
         hints = _hints(cls)
         for f in dataclasses.fields(cls):
             default = f.default_factory() if f.default_factory is not MISSING else f.default
+            if defaults is not None:
+                default = getattr(defaults, f.name)
             path = f"{prefix}{f.name}"
             nested = _config_types(hints[f.name])
             if nested and isinstance(default, Config):
-                yield from type(default).describe(f"{path}.")
+                yield from type(default).describe(f"{path}.", default)
             else:
                 yield ParamInfo(path, type_name(hints[f.name]), default, f.metadata.get("doc", ""))
 

@@ -22,6 +22,7 @@ __all__ = [
     "blend_rankings",
     "csr_topk",
     "fit_ovr",
+    "is_canonical",
     "isa",
     "kmeans",
     "largest_entries",
@@ -51,6 +52,12 @@ def make_analyzer(
     return _core.Analyzer(unit, low, high, lowercase, min_token, list(stop_words))
 
 
+def is_canonical(matrix: Csr) -> bool:
+    """Whether a float32 CSR matrix is whole, sorted, without repeated columns, and finite; in one look."""
+    n, d = matrix.shape
+    return _core.is_canonical(matrix.indptr, matrix.indices, matrix.data, n, d)
+
+
 def csr_topk(matrix: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:
     """Ids and scores (n, k) of the k best entries of each row of a canonical float32 CSR matrix."""
     if k < 1:
@@ -58,14 +65,16 @@ def csr_topk(matrix: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:
     return _core.csr_topk(matrix.indptr, matrix.indices, matrix.data, k, threads)
 
 
-def spmm(a: Csr, b: Csr, threads: int) -> Csr:
-    """Product (m × q) of two canonical float32 CSR matrices (m × p, p × q)."""
+def spmm(a: Csr, b: Csr, threads: int, *, unit_rows: bool = False) -> Csr:
+    """Product (m × q) of two canonical float32 CSR matrices (m × p, p × q), rows of length 1 if asked."""
     _same_inner(a, b)
     wide = np.int64 if np.int64 in (a.indices.dtype, b.indices.dtype) else np.int32
     a_indptr, a_indices, b_indptr, b_indices = (
         part.astype(wide, copy=False) for part in (a.indptr, a.indices, b.indptr, b.indices)
     )
-    indptr, indices, data = _core.spmm(a_indptr, a_indices, a.data, b_indptr, b_indices, b.data, b.shape[1], threads)
+    indptr, indices, data = _core.spmm(
+        a_indptr, a_indices, a.data, b_indptr, b_indices, b.data, b.shape[1], unit_rows, threads
+    )
     return csr_from_parts(data, indices, indptr, (a.shape[0], b.shape[1]))
 
 

@@ -22,11 +22,11 @@ class TreeConfig(Config):
     """How a label tree is made."""
 
     method: Literal["halves", "kmeans"] = param(
-        "halves", "'halves': 2-means that cut in the middle, levels collapsed to `branching`; 'kmeans': k-means proper"
+        "kmeans", "'halves': 2-means that cut in the middle, levels collapsed to `branching`; 'kmeans': k-means proper"
     )
-    branching: int = param(16, "children of a node above the leaves", low=2)
-    max_leaf: int = param(100, "labels under one leaf at most (in 'kmeans': unless max_depth ends the tree)", low=1)
-    max_depth: int | None = param(None, "levels of nodes above the labels at most; None: as many as it takes", low=1)
+    branching: int = param(100, "children of a node above the leaves", low=2)
+    max_leaf: int = param(100, "labels under one leaf at most", low=1)
+    max_depth: int | None = param(2, "levels of nodes above the labels at most; None: as many as it takes", low=1)
     balanced: bool = param(False, "'kmeans': clusters of equal size ('halves' always are)")
     spherical: bool = param(True, "compare by angle; else by distance")
     max_iterations: int = param(20, "rounds of k-means", low=1)
@@ -77,11 +77,20 @@ def _kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
         below: list[IntArray] = []
         borders = [0]
         for number, group in enumerate(groups):
-            if len(group) <= config.max_leaf:
-                below.append(group)
-            else:
-                node_seed = (seed * 1_000_003 + len(levels) * 1_000_000_007 + number) % (1 << 63)
-                below += _split(Z, group, config, node_seed, threads)
+            node_seed = (seed * 1_000_003 + len(levels) * 1_000_000_007 + number) % (1 << 63)
+            # On the last level that max_depth allows, what is still too large becomes several siblings.
+            last = len(levels) + 1 == max_depth
+            waiting = [(group, len(group) > config.max_leaf, config.branching)]
+            while waiting:
+                part, is_large, n_clusters = waiting.pop()
+                if not is_large:
+                    below.append(part)
+                    continue
+                parts = _split(Z, part, n_clusters, config, node_seed, threads)
+                waiting += [
+                    (p, last and len(p) > config.max_leaf, min(config.branching, 2 * -(-len(p) // config.max_leaf)))
+                    for p in reversed(parts)
+                ]
             borders.append(len(below))
         levels.append(np.array(borders, np.int64))
         groups = below
@@ -89,8 +98,8 @@ def _kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
     return LabelTree(tuple(levels), np.concatenate(groups), Z.shape[0])
 
 
-def _split(Z: Csr, group: IntArray, config: TreeConfig, seed: int, threads: int) -> list[IntArray]:
-    n_clusters = min(config.branching, len(group))
+def _split(Z: Csr, group: IntArray, n_clusters: int, config: TreeConfig, seed: int, threads: int) -> list[IntArray]:
+    n_clusters = min(n_clusters, len(group))
     found = native.kmeans(
         Z[group], n_clusters, config.balanced, config.spherical, config.max_iterations, config.tolerance, seed, threads
     )

@@ -37,7 +37,7 @@ def pifa(X: Csr | FloatArray, Y: Csr, *, normalize_y: bool = True, threads: int 
     threads = resolve_threads(threads)
     if isinstance(X, np.ndarray):
         return normalize_rows(native.spmm_dense(left, X, threads))
-    return normalize_rows(native.spmm(left, X, threads))
+    return native.spmm(left, X, threads, unit_rows=True)
 
 
 def pifa_with_features(

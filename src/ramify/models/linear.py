@@ -56,16 +56,16 @@ class LinearModel(Model):
         X = self._make_features(inputs)
         # Single queries stay on their thread: starting another takes longer than the answer.
         threads = 1 if len(X) == 1 else resolve_threads(self.threads)
-        finish = self.trees_[0].transforms[-1].finish
+        transform = self.trees_[0].transforms[-1]
         if len(self.trees_) == 1:
             ids, log_scores = self._search(self.trees_[0], X, k, threads)
-            return ids, finish(log_scores)
+            return ids, transform.finish(transform.spread(log_scores))
         width = min(2 * k, self.n_labels)
         found = [self._search(tree, X, width, threads) for tree in self.trees_]
         ids, log_scores = native.blend_rankings(
-            np.stack([ids for ids, _ in found]), np.stack([scores for _, scores in found]), k, threads
+            np.stack([ids for ids, _ in found]), np.stack([transform.spread(scores) for _, scores in found]), k, threads
         )
-        return ids, finish(log_scores)
+        return ids, transform.finish(log_scores)
 
     def _search(self, tree: LinearTree, X: Mixed, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         n_leaves = len(tree.tree.levels[-1]) - 1
@@ -88,12 +88,12 @@ class LinearModel(Model):
             )
         features = self._make_features(inputs)
         threads = resolve_threads(self.threads)
-        logs = [tree.score_selected(features, pattern, threads) for tree in self.trees_]
-        result = logs[0]
-        if len(logs) > 1:
-            mean = np.logaddexp.reduce([part.data.astype(np.float64) for part in logs]) - np.log(len(logs))
-            result.data = mean.astype(np.float32)
-        result.data = self.trees_[0].transforms[-1].finish(result.data)
+        transform = self.trees_[0].transforms[-1]
+        parts = [tree.score_selected(features, pattern, threads) for tree in self.trees_]
+        logs = [transform.spread(part.data).astype(np.float64) for part in parts]
+        mean = np.logaddexp.reduce(logs) - np.log(len(logs))
+        result = parts[0]
+        result.data = np.asarray(transform.finish(mean), np.float32)
         return result
 
     # ---- files ----

@@ -44,14 +44,18 @@ class XRLinear(LinearModel):
         "pifa", "what a label looks like to the clustering; several are taken in turn by the trees of an ensemble"
     )
     tree: TreeConfig = param(factory=TreeConfig, doc="how the label tree is made")
-    linear: LinearConfig = param(factory=LinearConfig, doc="how the classifiers are trained")
+    linear: LinearConfig = param(
+        factory=lambda: LinearConfig(threshold=0.05, positive_weight=2.0), doc="how the classifiers are trained"
+    )
+    beam_size: int = param(40, "nodes of a level that the search follows", low=1)
     negatives: mining.Scheme = param(
-        "teacher", "what a label is trained against: points of its cluster, points that the search sends there, or both"
+        "teacher+matcher",
+        "what a label is trained against: points of its cluster, points that the search sends there, or both",
     )
     relevance_norm: Literal["none", "l1", "l2", "max"] = param(
         "none", "how given relevances are scaled within each point, at each level"
     )
-    scores: str = param("l3-hinge", "score transform of the nodes, such as l3-hinge, sigmoid or noop")
+    scores: str = param("l12-norm", "score transform of the nodes, such as l3-hinge, l12-norm, sigmoid or noop")
     leaf_scores: str | None = param(None, "score transform of the labels; None: as for the nodes")
     n_trees: int = param(1, "trees whose scores are averaged, each with a seed of its own", low=1)
 
@@ -66,7 +70,7 @@ class XRLinear(LinearModel):
     @classmethod
     def pecos(cls, **params: Any) -> Self:
         """Return the settings of PECOS's tables: balanced 16-way trees, leaves of 100, l3-hinge, beam 10."""
-        tree = TreeConfig(method="halves", branching=16, max_leaf=100)
+        tree = TreeConfig(method="halves", branching=16, max_leaf=100, max_depth=None, n_terms=None, tolerance=0.001)
         return cls(
             **{
                 "tree": tree,
@@ -82,7 +86,7 @@ class XRLinear(LinearModel):
     @classmethod
     def parabel(cls, **params: Any) -> Self:
         """Return Parabel's settings (Prabhu et al., 2018): three balanced binary trees."""
-        tree = TreeConfig(method="halves", branching=2, max_leaf=100)
+        tree = TreeConfig(method="halves", branching=2, max_leaf=100, max_depth=None, n_terms=None, tolerance=0.001)
         return cls(
             **{
                 "tree": tree,

@@ -14,7 +14,7 @@ import numpy as np
 
 from ramify.base.types import AnyArray
 
-_HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-hinge")
+_HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-(hinge|norm)")
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,12 @@ class Transform:
     noop         v, whatever g                the same
     sigmoid      g + log σ(v)                 its exponential
     lp-hinge     g - max(0, 1 - v)^p          its exponential
-    log-…        as without "log-"            the same
+    lp-norm      as lp-hinge                  exp(-s), s the p-th root of the shortfall
+    log-…        as without "log-"            without the exponential
     ============ ============================ =======================
+
+    lp-norm ranks exactly as lp-hinge does, but its scores are spread out: for large p those of lp-hinge are all near 0
+    or 1. It is the exponential of the p-norm of what the nodes of the path fall short of a margin of 1.
     """
 
     NOOP: ClassVar[int] = 0
@@ -39,6 +43,7 @@ class Transform:
     kind: int
     power: float
     is_log: bool
+    is_norm: bool = False
 
     @classmethod
     def parse(cls, name: str) -> Transform:
@@ -49,10 +54,10 @@ class Transform:
             return cls(name, cls.SIGMOID, 1.0, name.startswith("log-"))
         match = _HINGE.fullmatch(name)
         if match and float(match[2]) > 0:
-            return cls(name, cls.HINGE, float(match[2]), match[1] is not None)
+            return cls(name, cls.HINGE, float(match[2]), match[1] is not None, match[3] == "norm")
         raise ValueError(
             f"unknown score transform {name!r}; there are noop, sigmoid, log-sigmoid, and l1-hinge, l2-hinge, l3-hinge "
-            "and so on, also as log-l3-hinge"
+            "and so on, also as l3-norm, log-l3-hinge and log-l3-norm"
         )
 
     def log_score(self, v: Any, parent: Any = 0.0) -> AnyArray:
@@ -64,6 +69,12 @@ class Transform:
             return np.asarray(parent - np.logaddexp(np.float32(0), -v), np.float32)
         return np.asarray(parent - np.maximum(np.float32(0), 1 - v) ** np.float32(self.power), np.float32)
 
+    def spread(self, log_scores: AnyArray) -> AnyArray:
+        """Return what is averaged over trees: log scores, spread out by the root for norms."""
+        if not self.is_norm:
+            return log_scores
+        return np.asarray(-(np.maximum(-log_scores, 0) ** np.float32(1 / self.power)), np.float32)
+
     def finish(self, log_scores: AnyArray) -> AnyArray:
-        """Return the scores that users see."""
+        """Return the scores that users see, from what `spread` gave."""
         return np.asarray(log_scores if self.is_log else np.exp(log_scores))

@@ -1,0 +1,54 @@
+"""Synthetic data with the shape of real data: Zipf's law for labels and for features, labels in topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+
+def zipf(n_labels: int, *, n_test: int = 1000, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Return training features (n × d), labels (n × L) and test features.
+
+    About three labels a point; its words belong to its labels, to their topic, and to nobody.
+    """
+    random = np.random.default_rng(seed)
+    n = max(20_000, n_labels) + n_test
+    d = int(20 * n_labels**0.7) + 20_000
+    n_topics = max(20, n_labels // 50)
+
+    def draw(size: int, exponent: float, shape: Any) -> Any:
+        """Numbers below `size` by a power law, by inverting its distribution."""
+        u = random.random(shape)
+        power = 1 - exponent
+        return np.minimum(((u * (size**power - 1) + 1) ** (1 / power)).astype(np.int64) - 1, size - 1)
+
+    topic_of = random.integers(0, n_topics, n_labels)
+    by_topic = np.argsort(topic_of, kind="stable")
+    borders = np.searchsorted(topic_of[by_topic], np.arange(n_topics + 1))
+    words_of_label = draw(d, 0.8, (n_labels, 8))
+    words_of_topic = draw(d, 0.8, (n_topics, 40))
+
+    first = draw(n_labels, 0.8, n)
+    topic = topic_of[first]
+    size = np.maximum(1, borders[topic + 1] - borders[topic])
+    others = by_topic[borders[topic][:, None] + (random.random((n, 2)) ** 2 * size[:, None]).astype(np.int64)]
+    labels = np.hstack([first[:, None], others])
+    words = np.hstack([
+        words_of_label[labels][:, :, :].reshape(n, -1)[:, random.permutation(24)[:14]],
+        np.take_along_axis(words_of_topic[topic], random.integers(0, 40, (n, 12)), axis=1),
+        draw(d, 0.8, (n, 14)),
+    ])  # fmt: skip
+    rows = np.repeat(np.arange(n), words.shape[1])
+    X = sparse.csr_matrix((np.ones(words.size, np.float32), (rows, words.ravel())), (n, d))
+    X.sum_duplicates()
+    df = np.bincount(X.indices, minlength=d)
+    X.data = (np.log1p(X.data) * np.log((1 + n) / (1 + df))[X.indices]).astype(np.float32)
+    X = sparse.csr_matrix(X.multiply(1 / np.sqrt(np.asarray(X.multiply(X).sum(axis=1)))), dtype=np.float32)
+    Y = sparse.csr_matrix(
+        (np.ones(labels.size, np.float32), (np.repeat(np.arange(n), 3), labels.ravel())), (n, n_labels)
+    )
+    Y.sum_duplicates()
+    Y.data[:] = 1
+    return X[n_test:], Y[n_test:], X[:n_test]

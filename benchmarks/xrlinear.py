@@ -1,0 +1,262 @@
+"""XR-Linear beside PECOS: training, queries, batches, size, opening, memory and quality; and how cost grows with L.
+
+    python benchmarks/xrlinear.py --data WORK/bench/tibkat-gnd --pecos WORK/venvs/pecos/bin/python
+    python benchmarks/xrlinear.py --quality WORK/bench/eurlex-57k WORK/bench/tibkat-gnd
+    python benchmarks/xrlinear.py --scaling 10000 100000 1000000
+
+WORK is where the peers' harness keeps its environments and matrices ({X,Y}.{trn,tst}.npz). Both sides train on the same
+matrices and are measured by the same metric code; each phase runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from pathlib import Path
+
+from common import alternate, print_table, run_child
+
+LOAD = """
+import json, os, resource, sys, time
+import numpy as np, scipy.sparse as sp
+base = sys.argv[1]
+def matrix(name): return sp.csr_matrix(sp.load_npz(f"{base}/{name}.npz"))
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def size(path): return sum(os.path.getsize(os.path.join(a, f)) for a, _, fs in os.walk(path) for f in fs) / 1e6
+def done(**values): print(json.dumps(values))
+def per_query(one, rows):
+    for row in rows[:20]: one(row)
+    rounds = []
+    for _ in range(3):
+        taken = []
+        for row in rows:
+            start = time.perf_counter_ns(); one(row); taken.append(time.perf_counter_ns() - start)
+        rounds.append(np.median(taken) / 1e3)
+    return float(np.median(rounds))
+"""
+
+TRAIN_RAMIFY = (
+    LOAD
+    + """
+import ramify
+from ramify.models.xrlinear import XRLinear  # so that importing is not measured
+X, Y = matrix("X.trn"), matrix("Y.trn")
+ramify.XRLinear.pecos(threads=1).fit(X[:50], Y[:50])
+before = peak(); cpu = time.process_time(); wall = time.time()
+model = ramify.XRLinear.pecos(threads=2).fit(X, Y)
+cpu, wall = time.process_time() - cpu, time.time() - wall
+memory = peak() - before
+model.save(sys.argv[2])
+done(cpu=cpu, wall=wall, memory=memory, size=size(sys.argv[2]))
+"""
+)
+
+TRAIN_PECOS = (
+    LOAD
+    + """
+from pecos.xmc import Indexer, LabelEmbeddingFactory
+from pecos.xmc.xlinear.model import XLinearModel
+X, Y = matrix("X.trn"), matrix("Y.trn").tocsc()
+before = peak(); cpu = time.process_time(); wall = time.time()
+vectors = LabelEmbeddingFactory.create(Y, X, method="pifa", threads=2)
+chain = Indexer.gen(vectors, indexer_type="hierarchicalkmeans", nr_splits=16, max_leaf_size=100, seed=0, threads=2)
+model = XLinearModel.train(X, Y, C=chain, nr_splits=16, negative_sampling_scheme="tfn", threshold=0.1, threads=2,
+                           beam_size=10, only_topk=20)
+cpu, wall = time.process_time() - cpu, time.time() - wall
+memory = peak() - before
+import shutil; shutil.rmtree(sys.argv[2], ignore_errors=True)
+model.save(sys.argv[2])
+done(cpu=cpu, wall=wall, memory=memory, size=size(sys.argv[2]))
+"""
+)
+
+PREDICT_RAMIFY = (
+    LOAD
+    + """
+import ramify
+from ramify.models.xrlinear import XRLinear
+X = matrix("X.tst")
+opening = []
+for _ in range(5):
+    start = time.perf_counter(); model = ramify.load(sys.argv[2]); opening.append(time.perf_counter() - start)
+rows = [X[i] for i in range(1000)]
+model.predict_topk(X[:200], k=10)
+batch = []
+for _ in range(3):
+    cpu = time.process_time(); model.predict_topk(X, k=10); batch.append((time.process_time() - cpu) / X.shape[0] * 1e6)
+np.save(sys.argv[2] + ".top.npy", model.predict_topk(X, k=100).ids)
+model.threads = 1
+one = per_query(lambda row: model.predict_topk(row, k=10), rows)
+done(open=float(np.median(opening) * 1e3), batch=float(np.median(batch)), one=one)
+"""
+)
+
+PREDICT_PECOS = (
+    LOAD
+    + """
+from pecos.xmc.xlinear.model import XLinearModel
+X = matrix("X.tst")
+rows = [X[i] for i in range(1000)]
+results = {}
+for mode in ("BINARY_SEARCH_CHUNKED", "HASH_CHUNKED"):
+    start = time.perf_counter(); model = XLinearModel.load(sys.argv[2], is_predict_only=True, weight_matrix_type=mode)
+    opening = time.perf_counter() - start
+    model.predict(X[:200], only_topk=10, beam_size=10, threads=2)
+    batch = []
+    for _ in range(3):
+        cpu = time.process_time(); model.predict(X, only_topk=10, beam_size=10, threads=2)
+        batch.append((time.process_time() - cpu) / X.shape[0] * 1e6)
+    one = per_query(lambda row: model.predict(row, only_topk=10, beam_size=10, threads=1), rows)
+    results[mode] = (opening * 1e3, float(np.median(batch)), one)
+P = model.predict(X, only_topk=100, beam_size=10, threads=2)
+top = np.full((X.shape[0], 100), -1, np.int32)
+for i in range(X.shape[0]):
+    a, b = P.indptr[i], P.indptr[i + 1]
+    order = np.argsort(-P.data[a:b], kind="stable")[:100]
+    top[i, : len(order)] = P.indices[a:b][order]
+np.save(sys.argv[2] + ".top.npy", top)
+opening, batch, one = (min(r[i] for r in results.values()) for i in range(3))
+done(open=opening, batch=batch, one=one)
+"""
+)
+
+COLUMNS = ("P@1", "P@3", "P@5", "PSP@5", "nDCG@5", "R@10", "R@100")
+
+
+def metrics(data: str, top: Path) -> dict[str, float]:
+    """Metrics of both sides by the same code."""
+    import numpy as np
+    from scipy import sparse
+
+    import ramify
+
+    Y, Y_test = (sparse.csr_matrix(sparse.load_npz(f"{data}/Y.{part}.npz")) for part in ("trn", "tst"))
+    ids = np.load(top)
+    scores = -np.arange(ids.shape[1], dtype=np.float32) + np.zeros(ids.shape, np.float32)
+    result = ramify.evaluate(ramify.Ranking(ids, scores, Y.shape[1]), Y_test, Y)
+    return {name: result[name] for name in COLUMNS}
+
+
+def beside_pecos(data: str, pecos: str, work: Path, runs: int) -> None:
+    """Both sides, alternating, on the same matrices."""
+    ours, theirs = work / "ramify", work / "pecos"
+    train = alternate(
+        {
+            "Ramify": functools.partial(run_child, TRAIN_RAMIFY, data, ours),
+            "PECOS": functools.partial(run_child, TRAIN_PECOS, data, theirs, python=pecos),
+        },
+        runs,
+    )
+    predict = alternate(
+        {
+            "Ramify": functools.partial(run_child, PREDICT_RAMIFY, data, ours),
+            "PECOS": functools.partial(run_child, PREDICT_PECOS, data, theirs, python=pecos),
+        },
+        runs,
+    )
+    rows = []
+    for title, table, key in (
+        ("training, CPU s", train, "cpu"),
+        ("training, wall s, two threads", train, "wall"),
+        ("training, peak MB above the input", train, "memory"),
+        ("model, MB", train, "size"),
+        ("opening, ms", predict, "open"),
+        ("one query, µs median, one thread, through Python", predict, "one"),
+        ("batch, CPU µs a row", predict, "batch"),
+    ):
+        a, b = table["Ramify"][key], table["PECOS"][key]
+        rows.append([title, f"{a:.1f}", f"{b:.1f}", f"{b / a:.1f}"])
+    print_table([Path(data).name, "Ramify", "PECOS", "ratio"], rows)
+    quality = {name: metrics(data, Path(f"{place}.top.npy")) for name, place in (("Ramify", ours), ("PECOS", theirs))}
+    print_table([Path(data).name, *COLUMNS], [[name, *(f"{q[c]:.2f}" for c in COLUMNS)] for name, q in quality.items()])
+
+
+QUALITY = (
+    LOAD
+    + """
+import ramify
+X, Y, X_test, Y_test = (matrix(name) for name in ("X.trn", "Y.trn", "X.tst", "Y.tst"))
+model = eval(sys.argv[2], {"ramify": ramify})
+cpu = time.process_time(); model.fit(X, Y); cpu = time.process_time() - cpu
+ranking = model.predict_topk(X_test, k=100)
+model.save(sys.argv[3])
+model.threads = 1
+result = ramify.evaluate(ranking, Y_test, Y)
+names = sys.argv[4].split()
+one = per_query(lambda row: model.predict_topk(row, k=10), [X_test[i] for i in range(500)])
+done(cpu=cpu, size=size(sys.argv[3]), one=one, **{name: result[name] for name in names})
+"""
+)
+
+
+def quality(data: list[str], models: list[str], work: Path) -> None:
+    """Quality of settings, given as expressions."""
+    rows = []
+    for place in data:
+        for model in models:
+            r = run_child(QUALITY, place, model, work / "model", " ".join(COLUMNS))
+            cells = [f"{r[c]:.2f}" for c in COLUMNS]
+            short = model.replace("ramify.", "")
+            rows.append([Path(place).name, short, *cells, f"{r['cpu']:.0f}", f"{r['size']:.0f}", f"{r['one']:.0f}"])
+            print(" ".join(rows[-1]), flush=True)
+    print_table(["data", "model", *COLUMNS, "train CPU s", "MB", "one query µs"], rows)
+
+
+SCALING = (
+    LOAD.replace("base = sys.argv[1]", "L = int(sys.argv[1])")
+    + """
+import ramify
+sys.path.insert(0, sys.argv[3])
+from synthetic import zipf
+X, Y, X_test = zipf(L)
+before = peak(); cpu = time.process_time()
+model = ramify.XRLinear.pecos(threads=2).fit(X, Y)
+cpu = time.process_time() - cpu; memory = peak() - before
+model.save(sys.argv[2])
+start = time.perf_counter(); model = ramify.load(sys.argv[2]); opening = time.perf_counter() - start
+model.threads = 1
+rows = [X_test[i] for i in range(500)]
+one = per_query(lambda row: model.predict_topk(row, k=10), rows)
+done(n=X.shape[0], d=X.shape[1], nnz=X.nnz, cpu=cpu, memory=memory, size=size(sys.argv[2]), open=opening * 1e3, one=one)
+"""
+)
+
+
+def scaling(sizes: list[int], work: Path) -> None:
+    """How cost grows with the number of labels."""
+    here = Path(__file__).parent
+    rows = []
+    for n_labels in sizes:
+        r = run_child(SCALING, n_labels, work / "model", here)
+        figures = [f"{r[key]:.0f}" for key in ("cpu", "memory", "size", "open", "one")]
+        rows.append([f"{n_labels:,}", f"{r['n']:,}", *figures])
+        print(" ".join(rows[-1]), flush=True)
+    print_table(
+        ["labels", "points", "training CPU s", "peak MB above the input", "model MB", "opening ms", "one query µs"],
+        rows,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="*", default=[], help="folders of matrices to compare with PECOS on")
+    parser.add_argument("--pecos", help="python of an environment that has libpecos")
+    parser.add_argument("--quality", nargs="*", default=[], help="folders of matrices to measure settings on")
+    parser.add_argument("--models", nargs="*", default=["ramify.XRLinear()", "ramify.XRLinear(n_trees=3)"])
+    parser.add_argument("--scaling", nargs="*", type=int, default=[], help="numbers of labels")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--work", type=Path, default=Path("demo/benchmark"))
+    args = parser.parse_args()
+    args.work.mkdir(parents=True, exist_ok=True)
+    for data in args.data:
+        if not args.pecos:
+            parser.error("--data needs --pecos")
+        beside_pecos(data, args.pecos, args.work, args.runs)
+    if args.quality:
+        quality(args.quality, args.models, args.work)
+    if args.scaling:
+        scaling(args.scaling, args.work)
+
+
+if __name__ == "__main__":
+    main()
