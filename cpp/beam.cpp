@@ -76,8 +76,8 @@ private:
         }
         auto hinge = [&](auto power) {
             for (std::int64_t j = 0; j < n; ++j) {
-                const float short_by = std::max(0.0f, 1.0f - sums[j]);
-                sums[j] = parent - power(short_by);
+                const float short_by = std::max(0.0f, 1.0f - sums[j]), over = std::clamp(sums[j] - 1.0f, 0.0f, 1.0f);
+                sums[j] = parent - power(short_by) + margin_bonus * over;
             }
         };
         if (level.power == 1.0f) hinge([](float x) { return x; });
@@ -151,8 +151,9 @@ void beam_search(const BeamModel& model, const QueryRows<Index>& queries, std::i
                     for (const Scored& item : s.all) s.best.add(item);
                 } else if (last && to_labels && model.labels != nullptr) {
                     s.best.start(k);
-                    s.expand(level, s.nodes, features, values, n_features, dense,
-                             [&](std::int32_t node, float score) { s.best.add({score, model.labels[node]}); });
+                    s.expand(level, s.nodes, features, values, n_features, dense, [&](std::int32_t node, float score) {
+                        if (!(score < s.best.cutoff())) s.best.add({score, model.labels[node]});
+                    });
                 } else {
                     s.best.start(last ? k : beam_size);
                     s.expand(level, s.nodes, features, values, n_features, dense,

@@ -13,6 +13,9 @@
 
 namespace ramify {
 
+// A margin over 1 would tie with every other; a bonus too small to matter otherwise puts the wider one first.
+constexpr float margin_bonus = 1e-5f;
+
 // What becomes of a raw score v. noop: v itself, whatever the parents said; sigmoid: log σ(v) plus the parent's; hinge:
 // -max(0, 1 - v)^p plus the parent's.
 enum class Transform : int { noop = 0, sigmoid = 1, hinge = 2 };

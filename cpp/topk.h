@@ -43,9 +43,12 @@ public:
         k_ = k;
         items_.clear();
         full_ = false;
+        cutoff_ = -std::numeric_limits<float>::infinity();
     }
+    // No score below this can get in any more.
+    float cutoff() const { return cutoff_; }
     void add(Scored item) {
-        if (full_ && !better(item, worst_)) return;
+        if (item.score < cutoff_ || (full_ && !better(item, worst_))) return;
         items_.push_back(item);
         if (static_cast<std::int64_t>(items_.size()) >= 2 * k_ + 32) cut();
     }
@@ -61,12 +64,14 @@ private:
         worst_ = items_[static_cast<std::size_t>(k_ - 1)];
         items_.resize(static_cast<std::size_t>(k_));
         full_ = true;
+        if (worst_.score == worst_.score) cutoff_ = worst_.score;
     }
 
     std::int64_t k_ = 1;
     std::vector<Scored> items_;
     Scored worst_{};
     bool full_ = false;
+    float cutoff_ = -std::numeric_limits<float>::infinity();
 };
 
 // The k best entries of each row: ids (rows, k) with -1, scores (rows, k) with -inf where a row has fewer.

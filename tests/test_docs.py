@@ -65,7 +65,7 @@ def test_the_readme_s_models_are_true():
 def test_every_file_of_the_map_is_there():
     """ARCHITECTURE.md names the folders and files that there are."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for folder in ("base", "io", "features", "metrics", "models", "cli"):
+    for folder in ("base", "io", "features", "labels", "index", "rank", "metrics", "models", "cli"):
         listed = re.search(rf"^  {folder}/(.*?)(?=^  \w|^tests/)", text, re.S | re.M)[1]
         for file in (ROOT / "src" / "ramify" / folder).glob("*.py"):
             if file.stem not in ("__init__", "types"):

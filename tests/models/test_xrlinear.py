@@ -106,7 +106,7 @@ def test_trees_of_ones_own(zoo):
     tree = model.trees_[0].tree
     assert tree.widths == [2, 12]
     assert precision(model, texts, labels) > 95
-    exported = json.loads(json.dumps(tree.to_dict(list(model.labels_), model.label_counts_.counts)))
+    exported = json.loads(json.dumps(model.export_tree()))
     assert {len(child["labels"]) for child in exported["children"]} == {3, 9}
     chain = [sparse.csr_matrix(np.eye(3)[np.arange(12) % 3])]
     assert ramify.XRLinear().fit(texts, labels, tree=chain).trees_[0].tree.widths == [3, 12]

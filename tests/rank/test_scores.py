@@ -16,8 +16,15 @@ def test_formulas():
     for p in (1, 2, 3, 4.5):
         hinge, log_hinge = Transform.parse(f"l{p}-hinge"), Transform.parse(f"log-l{p}-hinge")
         expected = -(np.maximum(0, 1 - v.astype(float)) ** p)
-        assert np.allclose(log_hinge.finish(log_hinge.log_score(v, parent)), expected - 0.7, rtol=1e-4)
+        assert np.allclose(log_hinge.finish(log_hinge.log_score(v, parent)), expected - 0.7, rtol=1e-4, atol=1e-4)
         assert np.allclose(hinge.finish(hinge.log_score(v)), np.exp(expected), rtol=1e-3)
+
+
+def test_wider_margins_win_ties():
+    hinge = Transform.parse("l3-hinge")
+    logs = hinge.log_score(np.array([1.0, 1.2, 1.7], np.float32))
+    assert np.all(np.diff(logs) > 0)
+    assert hinge.finish(logs).tolist() == [1, 1, 1]
 
 
 def test_norms_rank_as_hinges_and_are_spread():

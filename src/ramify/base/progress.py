@@ -33,3 +33,16 @@ def progress(description: str, total: float | None, verbose: int = 1) -> Iterato
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda step: bar.advance(task, step)
+
+
+def steps(advance: Callable[[float], None]) -> Callable[[int], None]:
+    """Return a function that takes what is done so far and advances by the difference."""
+    before = 0
+
+    def report(done: int) -> None:
+        nonlocal before
+        if done > before:
+            advance(done - before)
+            before = done
+
+    return report

@@ -96,6 +96,20 @@ class LinearModel(Model):
         result.data = np.asarray(transform.finish(mean), np.float32)
         return result
 
+    def export_tree(self, number: int = 0, *, n_named: int = 3) -> dict[str, Any]:
+        """Return a label tree as nested dicts for JSON, with the names of the labels.
+
+        Each node has its size, the most frequent of its labels, and what is below it.
+
+        Parameters
+        ----------
+        number : which tree of an ensemble
+        n_named : how many labels stand for a node
+        """
+        self._check_fitted()
+        tree: dict[str, Any] = self.trees_[number].tree.to_dict(self.labels_, self.label_counts_.counts, n_named)
+        return tree
+
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ramify.base.config import param
 from ramify.base.inputs import Inputs
-from ramify.base.progress import progress
+from ramify.base.progress import progress, steps
 from ramify.base.types import Csr
 from ramify.index.tree import LabelTree
 from ramify.io.labels import LabelVocabulary
@@ -39,15 +39,8 @@ class OneVsAll(LinearModel):
         refuse_given(self, given)
         X = self._fit_features(inputs)
         tree = LabelTree.flat(labels.shape[1])
-        done = 0
         with progress("training", labels.shape[1], self.verbose) as advance:
-
-            def report(finished: int) -> None:
-                nonlocal done
-                advance(max(0, finished - done))
-                done = max(done, finished)
-
-            W = fit_ovr(X, labels, config=self.linear, seed=self.seed, threads=self.threads, progress=report)
+            W = fit_ovr(X, labels, config=self.linear, seed=self.seed, threads=self.threads, progress=steps(advance))
         n_sparse = X.sparse.shape[1]
         level = PackedLevel.pack(W, tree.levels[0], n_sparse, self.linear.bias, self.threads)
         self.trees_ = [LinearTree(tree, [level], [Transform.parse(self.scores)], n_sparse)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -12,7 +12,7 @@ from ramify.base.config import param
 from ramify.base.errors import DataError
 from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
-from ramify.base.progress import progress
+from ramify.base.progress import progress, steps
 from ramify.base.sparse import as_csr, csr_from_parts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray
@@ -27,6 +27,14 @@ from ramify.rank.linear import LinearConfig, fit_ovr
 from ramify.rank.scores import Transform
 
 LabelVectors = Literal["pifa", "pii", "spectral"]
+
+_BALANCED: dict[str, Any] = {
+    "method": "halves",
+    "max_leaf": 100,
+    "max_depth": None,
+    "n_terms": 1024,
+    "tolerance": 0.001,
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,60 +78,26 @@ class XRLinear(LinearModel):
     @classmethod
     def pecos(cls, **params: Any) -> Self:
         """Return the settings of PECOS's tables: balanced 16-way trees, leaves of 100, l3-hinge, beam 10."""
-        tree = TreeConfig(method="halves", branching=16, max_leaf=100, max_depth=None, n_terms=None, tolerance=0.001)
         return cls(
-            **{
-                "tree": tree,
-                "linear": LinearConfig(threshold=0.1),
-                "negatives": "teacher",
-                "scores": "l3-hinge",
-                "leaf_scores": None,
-                "beam_size": 10,
-                **params,
-            }
+            **{**_of_the_papers(), "tree": TreeConfig(branching=16, **_BALANCED), "scores": "l3-hinge", **params}
         )
 
     @classmethod
     def parabel(cls, **params: Any) -> Self:
         """Return Parabel's settings (Prabhu et al., 2018): three balanced binary trees."""
-        tree = TreeConfig(method="halves", branching=2, max_leaf=100, max_depth=None, n_terms=None, tolerance=0.001)
-        return cls(
-            **{
-                "tree": tree,
-                "linear": LinearConfig(threshold=0.1),
-                "negatives": "teacher",
-                "scores": "l2-hinge",
-                "leaf_scores": None,
-                "beam_size": 10,
-                "n_trees": 3,
-                **params,
-            }
-        )
+        return cls(**{**_of_the_papers(), "tree": TreeConfig(branching=2, **_BALANCED), "n_trees": 3, **params})
 
     @classmethod
     def bonsai(cls, **params: Any) -> Self:
         """Return Bonsai's settings (Khandagale et al., 2020): three wide, shallow, unbalanced trees."""
         tree = TreeConfig(method="kmeans", branching=100, max_leaf=100, max_depth=2, balanced=False)
-        return cls(
-            **{
-                "tree": tree,
-                "linear": LinearConfig(threshold=0.1),
-                "negatives": "teacher",
-                "scores": "l2-hinge",
-                "leaf_scores": None,
-                "beam_size": 10,
-                "n_trees": 3,
-                **params,
-            }
-        )
+        return cls(**{**_of_the_papers(), "tree": tree, "n_trees": 3, **params})
 
     @classmethod
     def dismec(cls, **params: Any) -> Self:
         """Return DiSMEC's settings (Babbar and Schölkopf, 2017): no tree, every label against all points."""
-        tree = TreeConfig(max_leaf=2**31 - 1)
-        return cls(
-            **{"tree": tree, "linear": LinearConfig(threshold=0.01), "scores": "noop", "leaf_scores": None, **params}
-        )
+        linear, flat = LinearConfig(threshold=0.01), TreeConfig(max_leaf=2**31 - 1)
+        return cls(**{**_of_the_papers(), "tree": flat, "linear": linear, "scores": "noop", **params})
 
     # ---- training ----
 
@@ -199,7 +173,7 @@ class XRLinear(LinearModel):
                     relevance=None if costs is None else costs[t],
                     seed=self.seed + number,
                     threads=self.threads,
-                    progress=_steps(advance),
+                    progress=steps(advance),
                 )
                 levels.append(PackedLevel.pack(W, children, n_sparse, self.linear.bias, self.threads))
         return LinearTree(tree, levels, transforms, n_sparse)
@@ -241,6 +215,12 @@ class XRLinear(LinearModel):
         return csr_from_parts(scaled.astype(np.float32), R.indices, R.indptr, R.shape)
 
 
+def _of_the_papers() -> dict[str, Any]:
+    """Return what the models of the papers have in common."""
+    linear = LinearConfig(threshold=0.1)
+    return {"linear": linear, "negatives": "teacher", "scores": "l2-hinge", "leaf_scores": None, "beam_size": 10}
+
+
 def _as_tree(given: Any, names: LabelVocabulary, n_labels: int) -> LabelTree | None:
     if given is None or isinstance(given, LabelTree):
         tree = given
@@ -255,16 +235,3 @@ def _as_tree(given: Any, names: LabelVocabulary, n_labels: int) -> LabelTree | N
 
 def _same_pattern(a: Csr, b: Csr) -> bool:
     return a.shape == b.shape and np.array_equal(a.indptr, b.indptr) and np.array_equal(a.indices, b.indices)
-
-
-def _steps(advance: Callable[[float], None]) -> Callable[[int], None]:
-    """Turn a count of what is done into steps."""
-    before = 0
-
-    def report(done: int) -> None:
-        nonlocal before
-        if done > before:
-            advance(done - before)
-            before = done
-
-    return report

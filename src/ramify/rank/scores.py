@@ -14,6 +14,9 @@ import numpy as np
 
 from ramify.base.types import AnyArray
 
+MARGIN_BONUS = 1e-5
+"""Margins over 1 would all tie at a hinge; this much a unit puts the wider one first (as in cpp/beam.h)."""
+
 _HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-(hinge|norm)")
 
 
@@ -67,7 +70,8 @@ class Transform:
             return np.asarray(v)
         if self.kind == self.SIGMOID:
             return np.asarray(parent - np.logaddexp(np.float32(0), -v), np.float32)
-        return np.asarray(parent - np.maximum(np.float32(0), 1 - v) ** np.float32(self.power), np.float32)
+        short, over = np.maximum(np.float32(0), 1 - v), np.clip(v - 1, 0, 1)
+        return np.asarray(parent - short ** np.float32(self.power) + MARGIN_BONUS * over, np.float32)
 
     def spread(self, log_scores: AnyArray) -> AnyArray:
         """Return what is averaged over trees: log scores, spread out by the root for norms."""
@@ -77,4 +81,6 @@ class Transform:
 
     def finish(self, log_scores: AnyArray) -> AnyArray:
         """Return the scores that users see, from what `spread` gave."""
+        if self.kind != self.NOOP:
+            log_scores = np.minimum(log_scores, 0)
         return np.asarray(log_scores if self.is_log else np.exp(log_scores))
