@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import reference
 from scipy import sparse
+from variants import digests
 
 from ramify import DataError
 from ramify.base import native
@@ -246,8 +244,7 @@ def test_blending():
 
 def test_every_instruction_set_gives_the_same_bits():
     code = """
-import sys, hashlib
-sys.path.insert(0, sys.argv[1])
+import hashlib
 from test_beam import KINDS, make_model, queries
 from ramify.base import native
 parts = []
@@ -257,13 +254,5 @@ for kind in KINDS:
     parts += [ids.tobytes(), scores.tobytes()]
 print(native.isa(), hashlib.sha256(b"".join(parts)).hexdigest())
 """
-    here = Path(__file__).parent
-    found = {}
-    for isa in ("baseline", "avx2", "avx512"):
-        env = dict(os.environ, RAMIFY_ISA=isa, PYTHONPATH=str(here.parent))
-        out = subprocess.run(
-            [sys.executable, "-c", code, str(here)], capture_output=True, text=True, check=True, env=env
-        )
-        name, digest = out.stdout.split()
-        found[name] = digest
+    found = digests(code, Path(__file__).parent)
     assert len(set(found.values())) == 1, found

@@ -134,7 +134,9 @@ class XRLinear(LinearModel):
         trees: list[LinearTree] = []
         for number in range(self.n_trees):
             tree = own_tree
-            if tree is None:
+            if tree is None and labels.shape[1] <= self.tree.max_leaf:
+                tree = LabelTree.flat(labels.shape[1])  # nothing to cluster
+            elif tree is None:
                 Z = self._label_vectors(X, labels, given["label_features"], number)
                 tree = build_tree(Z, self.tree, seed=self.seed + number, threads=self.threads)
                 del Z

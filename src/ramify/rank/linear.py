@@ -78,17 +78,17 @@ def fit_ovr(
         raise DataError(f"M is {M.shape[0]} × {M.shape[1]}, needed is {n} points × {len(borders) - 1} clusters")
     if start is not None and start.shape != (n_labels, d + 1):
         raise DataError(f"start is {start.shape[0]} × {start.shape[1]}, needed is {n_labels} × {d + 1}")
-    positives = as_csr(Y, "Y")
+    positives = _without_zeros(as_csr(Y, "Y"))
     if relevance is not None:
         positives = as_csr(relevance, "relevance")
         if not np.array_equal(positives.indptr, Y.indptr) or not np.array_equal(positives.indices, Y.indices):
             raise DataError("relevance must have an entry exactly where Y has one")
         if positives.nnz and positives.data.min() < 0:
             raise DataError("relevance must not be negative")
-    rows = native.fit_ovr(
+    return native.fit_ovr(
         mixed,
         positives.T.tocsr(),
-        None if M is None else as_csr(M, "M").T.tocsr(),
+        None if M is None else _without_zeros(as_csr(M, "M")).T.tocsr(),
         borders,
         None if start is None else as_csr(start, "start"),
         loss=config.loss,
@@ -104,7 +104,15 @@ def fit_ovr(
         threads=resolve_threads(threads),
         progress=progress,
     )
-    return rows
+
+
+def _without_zeros(matrix: Csr) -> Csr:
+    """Return the matrix without stored zeros, which would count as entries."""
+    if np.all(matrix.data != 0):
+        return matrix
+    matrix = matrix.copy()
+    matrix.eliminate_zeros()
+    return matrix
 
 
 def decision_function(X: Any, W: Csr, bias: float = 1.0) -> FloatArray:
