@@ -151,14 +151,7 @@ bool score_pieces(const PackedView& level, const ActivePieces& active, const std
             const Hit& hit = hits[h];
             const std::uint8_t* columns = hit.entries + hit.n;
             float* sum = sums + hit.slot * piece_width;
-            std::int32_t i = 0;
-            for (; i + 1 < hit.n; i += 2) {  // the columns of a row differ, so two at a time do not meet
-                const float a = hit.value * level.codebook[hit.entries[i]], b = hit.value * level.codebook[hit.entries[i + 1]];
-                const float x = sum[columns[i]], y = sum[columns[i + 1]];
-                sum[columns[i]] = x + a;
-                sum[columns[i + 1]] = y + b;
-            }
-            if (i < hit.n) sum[columns[i]] += hit.value * level.codebook[hit.entries[i]];
+            for (std::int32_t i = 0; i < hit.n; ++i) sum[columns[i]] += hit.value * level.codebook[hit.entries[i]];
         }
     }
     return true;

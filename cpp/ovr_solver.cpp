@@ -197,6 +197,8 @@ private:
             negative_.assign(static_cast<std::size_t>(n_points), 1);
         }
         const std::int64_t n = all ? n_points : static_cast<std::int64_t>(points_.size());
+        // A cluster with a large part of all rows has nearly all features: a copy would bring nothing but its size.
+        const bool direct = std::is_same_v<Index, std::int32_t> && (all || 4 * n >= n_points);
         auto point = [&](std::int64_t row) { return all ? row : points_[static_cast<std::size_t>(row)]; };
         begin_.resize(static_cast<std::size_t>(n));
         length_.resize(static_cast<std::size_t>(n));
@@ -206,7 +208,7 @@ private:
         for (std::int64_t row = 0; row < n; ++row) {
             const std::int64_t p = point(row), from = problem_.sparse.indptr[p];
             const std::int64_t count = problem_.sparse.indptr[p + 1] - from;
-            begin_[static_cast<std::size_t>(row)] = all ? from : total;
+            begin_[static_cast<std::size_t>(row)] = direct ? from : total;
             length_[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(count);
             total += count;
             double square = static_cast<double>(options_.bias) * options_.bias;
@@ -228,7 +230,7 @@ private:
         rows_.squares = squares_.data();
         rows_.negative = negative_.data();
         if constexpr (std::is_same_v<Index, std::int32_t>) {
-            if (all) {  // nothing to cut away: the input is its own copy
+            if (direct) {
                 rows_.indices = problem_.sparse.indices;
                 rows_.values = problem_.sparse.data;
                 rows_.n_sparse = problem_.sparse.cols;

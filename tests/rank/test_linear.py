@@ -115,6 +115,33 @@ def test_a_cluster_trains_on_its_rows_and_on_all_positives():
         assert not W[label][features].any()
 
 
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+def test_small_clusters_among_many_points(loss):
+    """Rows of a small cluster are copied, and features that only one of them has are taken out while training."""
+    random = np.random.default_rng(2)
+    X = sparse.random(1500, 400, 0.02, "csr", np.float32, random)
+    Y = sparse.csr_matrix((random.random((1500, 20)) < 0.004).astype(np.float32))
+    M = sparse.csr_matrix((random.random((1500, 2)) < 0.03).astype(np.float32))
+    config = LinearConfig(loss=loss, C=2.0, **EXACT)
+    W = fit_ovr(X, Y, M, clusters=np.array([0, 9, 20]), config=config)
+    start = fit_ovr(X, Y, M, clusters=np.array([0, 9, 20]), config=config, start=W)
+    assert np.allclose(W.toarray(), start.toarray(), atol=0.02)
+    n_single = 0
+    for label in (0, 5, 8, 9, 19):
+        y = signs(Y, label)
+        rows = np.flatnonzero((M[:, [int(label >= 9)]].toarray().ravel() > 0) | (y > 0))
+        n_single += int((np.bincount(X[rows].indices, minlength=400) == 1).sum())
+        best = liblinear(X[rows], y[rows], loss, 2.0)
+        part = X[rows].toarray()
+        a, b = (
+            reference.ovr_objective(part, y[rows], w.astype(float), loss=loss, cost=2.0)
+            for w in (W[label].toarray().ravel(), best)
+        )
+        assert a == pytest.approx(b, rel=5e-3)
+        assert np.all(np.diff(W[label].indices) > 0)
+    assert n_single > 100
+
+
 def test_a_label_in_several_clusters_is_trained_in_each():
     X, Y = problem(n=150, n_labels=4, seed=6)
     twice = sparse.csr_matrix(sparse.hstack([Y, Y[:, [0]]]))

@@ -36,6 +36,8 @@ def test_norms_rank_as_hinges_and_are_spread():
     log = Transform.parse("log-l2-norm")
     assert np.allclose(log.finish(log.spread(log.log_score(np.float32(-2), -16))), -5)
     assert np.array_equal(hinge.spread(v), v)
+    wide = norm.spread(norm.log_score(np.array([1.1, 1.5], np.float32)))
+    assert 0 < wide[0] < wide[1]
 
 
 def test_far_below_nothing_ties():

@@ -77,7 +77,8 @@ class Transform:
         """Return what is averaged over trees: log scores, spread out by the root for norms."""
         if not self.is_norm:
             return log_scores
-        return np.asarray(-(np.maximum(-log_scores, 0) ** np.float32(1 / self.power)), np.float32)
+        root = np.maximum(-log_scores, 0) ** np.float32(1 / self.power)
+        return np.asarray(np.where(log_scores > 0, log_scores, -root), np.float32)  # over 0: the bonus of wide margins
 
     def finish(self, log_scores: AnyArray) -> AnyArray:
         """Return the scores that users see, from what `spread` gave."""
