@@ -356,6 +356,7 @@ CsrRows fit_ovr(const OvrProblem<Index>& problem, const SolverOptions& options, 
             if (w == 0 && progress) progress(finished);
         });
     }
+    if (progress) progress(done);  // helpers may have done the last of it
     std::vector<std::int64_t> indptr(static_cast<std::size_t>(n_labels) + 1);
     for (std::size_t j = 0; j < jobs.size(); ++j) {
         for (std::size_t l = 0; l < results[j].sizes.size(); ++l)
