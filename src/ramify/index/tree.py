@@ -46,9 +46,15 @@ class LabelTree:
             raise DataError(f"the tree has {n_above} places for {len(self.labels)} labels")
         if len(self.labels) and not (self.labels.min() >= 0 and self.labels.max() < self.n_labels):
             raise DataError(f"the tree names labels outside 0 to {self.n_labels - 1}")
+        if len(self.labels) < self.n_labels:
+            raise DataError(f"{len(self.labels)} places are not enough for {self.n_labels} labels: some have no place")
+
+    def check_complete(self) -> LabelTree:
+        """Raise `DataError` if a label has no place; returns the tree. Opening a model does without: it takes a while."""
         missing = np.flatnonzero(np.bincount(self.labels, minlength=self.n_labels) == 0)
         if len(missing):
             raise DataError(f"{len(missing)} labels have no place in the tree, the first is number {missing[0]}")
+        return self
 
     # ---- a user's own trees ----
 
@@ -79,7 +85,7 @@ class LabelTree:
             below = C.T.tocsr()[places]  # children of each place
             levels.append(below.indptr.astype(np.int64))
             places = below.indices.astype(np.int64)
-        return cls(tuple(levels), places.astype(np.int32), matrices[-1].shape[0])
+        return cls(tuple(levels), places.astype(np.int32), matrices[-1].shape[0]).check_complete()
 
     @classmethod
     def from_paths(cls, paths: Sequence[Any]) -> LabelTree:

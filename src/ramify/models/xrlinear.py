@@ -232,7 +232,7 @@ def _as_tree(given: Any, names: LabelVocabulary, n_labels: int) -> LabelTree | N
         tree = LabelTree.from_chain(given)
     if tree is not None and tree.n_labels != n_labels:
         raise DataError(f"the given tree has {tree.n_labels} labels, y has {n_labels}")
-    return tree
+    return None if tree is None else tree.check_complete()
 
 
 def _same_pattern(a: Csr, b: Csr) -> bool:
