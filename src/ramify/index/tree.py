@@ -50,7 +50,7 @@ class LabelTree:
             raise DataError(f"{len(self.labels)} places are not enough for {self.n_labels} labels: some have no place")
 
     def check_complete(self) -> LabelTree:
-        """Raise `DataError` if a label has no place; returns the tree. Opening a model does without: it takes a while."""
+        """Raise `DataError` if a label has no place, else return the tree; opening a model does without."""
         missing = np.flatnonzero(np.bincount(self.labels, minlength=self.n_labels) == 0)
         if len(missing):
             raise DataError(f"{len(missing)} labels have no place in the tree, the first is number {missing[0]}")
