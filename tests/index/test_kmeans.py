@@ -87,6 +87,10 @@ def test_shapes_of_trees():
     assert (
         build_tree(Z[:5], TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=1)).labels.tolist() != []
     )
+    for method in ("halves", "kmeans"):
+        for n in (2, 3):
+            few = build_tree(Z[:n], TreeConfig(method=method, branching=2, max_leaf=1, max_depth=None))
+            assert sorted(few.labels) == list(range(n))
     for config in (
         TreeConfig(method="halves", max_depth=None, branching=16, max_leaf=10),
         TreeConfig(method="kmeans", max_depth=None, branching=5, max_leaf=10),

@@ -37,9 +37,12 @@ class TreeConfig(Config):
 
 
 def build_tree(Z: Csr | FloatArray, config: TreeConfig, *, seed: int = 0, threads: int | None = None) -> LabelTree:
-    """Cluster label vectors Z (L × d) into a tree. Labels without a vector are spread over the smallest clusters."""
+    """Cluster label vectors Z (L × d) into a tree.
+
+    Labels without a vector get a place too: in the smallest clusters, or, in halves, by their number in the middle.
+    """
     n_labels = Z.shape[0]
-    if n_labels <= config.max_leaf or n_labels < 2 * 2:
+    if n_labels <= config.max_leaf:
         return LabelTree.flat(n_labels)
     n_threads = resolve_threads(threads)
     vectors = as_csr(sparse.csr_matrix(Z), "Z")
