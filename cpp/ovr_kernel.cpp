@@ -94,6 +94,7 @@ struct Group {
 
     std::uint32_t alive = 0;  // lanes whose label is not finished
     std::int64_t first = 0;   // label of lane 0
+    float positive_cost[lanes];
     float highest[lanes], lowest[lanes];  // projected gradients of the last pass
 
     float common_dual = 0.0f;  // dual variable of every negative at the start
@@ -107,16 +108,17 @@ struct Group {
         const std::int32_t* index = rows.indices + rows.begin[row];
         const float* value = rows.values + rows.begin[row];
         const std::int64_t n = rows.length[row];
+        const float* const weights = scratch.weights;
         F8 even[H], odd[H];
         for (int h = 0; h < H; ++h) even[h] = odd[h] = all8(0.0f);
         std::int64_t i = 0;
         for (; i + 1 < n; i += 2) {
             if (i + 1 < n_next) {
-                __builtin_prefetch(scratch.weights + static_cast<std::int64_t>(next[i]) * lanes);
-                __builtin_prefetch(scratch.weights + static_cast<std::int64_t>(next[i + 1]) * lanes);
+                __builtin_prefetch(weights + static_cast<std::int64_t>(next[i]) * lanes);
+                __builtin_prefetch(weights + static_cast<std::int64_t>(next[i + 1]) * lanes);
             }
-            const float* a = scratch.weights + static_cast<std::int64_t>(index[i]) * lanes;
-            const float* b = scratch.weights + static_cast<std::int64_t>(index[i + 1]) * lanes;
+            const float* a = weights + static_cast<std::int64_t>(index[i]) * lanes;
+            const float* b = weights + static_cast<std::int64_t>(index[i + 1]) * lanes;
             for (int h = 0; h < H; ++h) {
                 even[h] += value[i] * load8(a + 8 * h);
                 odd[h] += value[i + 1] * load8(b + 8 * h);
@@ -145,11 +147,14 @@ struct Group {
     void add(std::int64_t row, const F8 (&step)[H]) const {
         const std::int32_t* index = rows.indices + rows.begin[row];
         const float* value = rows.values + rows.begin[row];
+        float* const weights = scratch.weights;
+        const std::int64_t n = rows.length[row];
+        F8 by[H];
+        for (int h = 0; h < H; ++h) by[h] = step[h];
         auto one = [&](float* w, float x) {
-            for (int h = 0; h < H; ++h) store8(w + 8 * h, load8(w + 8 * h) + x * step[h]);
+            for (int h = 0; h < H; ++h) store8(w + 8 * h, load8(w + 8 * h) + x * by[h]);
         };
-        for (std::int64_t i = 0; i < rows.length[row]; ++i)
-            one(scratch.weights + static_cast<std::int64_t>(index[i]) * lanes, value[i]);
+        for (std::int64_t i = 0; i < n; ++i) one(weights + static_cast<std::int64_t>(index[i]) * lanes, value[i]);
         if (rows.n_dense > 0) {
             const float* x = rows.dense + rows.dense_row[row] * rows.n_dense;
             for (std::int64_t j = 0; j < rows.n_dense; ++j) one(scratch.weights + (rows.n_sparse + j) * lanes, x[j]);
@@ -159,7 +164,7 @@ struct Group {
 
     // Cost of each lane's example; 0 where the row does not serve the lane.
     F8 cost_of(std::int64_t row, int h, I8 positive) const {
-        F8 cost = positive ? all8(options.positive_cost) : all8(rows.negative[row] ? options.negative_cost : 0.0f);
+        F8 cost = positive ? load8(positive_cost + 8 * h) : all8(rows.negative[row] ? options.negative_cost : 0.0f);
         if (scratch.cost != nullptr) cost = positive ? cost * load8(scratch.cost + row * lanes + 8 * h) : cost;
         return bits8(alive >> (8 * h)) ? cost : all8(0.0f);
     }
@@ -320,6 +325,7 @@ struct Group {
         const std::uint32_t bit = 1u << l;
         const std::int64_t next = first + l;
         alive |= bit;
+        positive_cost[l] = labels.cost[next];
         for (std::int64_t i = labels.begin[next]; i < labels.begin[next + 1]; ++i) {
             const std::int64_t row = labels.rows[i];
             scratch.positive[row] = static_cast<std::uint16_t>(scratch.positive[row] | bit);
@@ -333,7 +339,7 @@ struct Group {
     void start_from(int l, const float* given) {
         for (std::int64_t row = 0; row < rows.n; ++row) {
             const bool positive = (scratch.positive[row] >> l) & 1;
-            float cost = positive ? options.positive_cost : rows.negative[row] ? options.negative_cost : 0.0f;
+            float cost = positive ? positive_cost[l] : rows.negative[row] ? options.negative_cost : 0.0f;
             if (positive && scratch.cost != nullptr) cost *= scratch.cost[row * lanes + l];
             if (cost <= 0.0f) continue;
             const std::int32_t* index = rows.indices + rows.begin[row];
@@ -409,6 +415,7 @@ struct Group {
             for (int h = 0; h < H; ++h)
                 store8(scratch.dual + row * lanes + 8 * h, all8(loss == Loss::logistic ? logit_floor : 0.0f));
         }
+        for (int l = 0; l < lanes; ++l) positive_cost[l] = 0.0f;
         for (int l = 0; l < lanes && first + l < labels.n; ++l) open_lane(l);
         std::int64_t n_loud = 0;
         bool whole = true;  // the next pass is over all rows

@@ -14,8 +14,7 @@ enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2 };
 
 struct SolverOptions {
     Loss loss = Loss::squared_hinge;
-    float positive_cost = 1.0f;  // C of a positive, times its relevance where that is given
-    float negative_cost = 1.0f;
+    float negative_cost = 1.0f;  // C of a negative
     float bias = 1.0f;  // value of the constant feature; 0: none
     float tolerance = 0.1f;
     int max_passes = 100;
@@ -52,6 +51,7 @@ struct SolverLabels {
     std::int64_t n = 0;
     const std::int64_t* begin = nullptr;  // (n + 1)
     const std::int32_t* rows = nullptr;   // positives
+    const float* cost = nullptr;          // (n) C of a label's positives, times their relevance where that is given
     const float* relevance = nullptr;     // of each positive, or null for 1
     const float* start = nullptr;         // (n, n_weights + own features) weights to start from, or null
 };

@@ -63,8 +63,9 @@ public:
         });
         std::vector<std::int64_t> begin{0};
         std::vector<std::int32_t> rows;
-        std::vector<float> relevance;
+        std::vector<float> cost, relevance;
         for (const std::int64_t label : order) {
+            cost.push_back(problem_.positive_costs[label]);
             for (std::int64_t i = positives.indptr[label]; i < positives.indptr[label + 1]; ++i) {
                 rows.push_back(local_row(positives.indices[i]));
                 if (positives.data != nullptr) relevance.push_back(positives.data[i]);
@@ -89,7 +90,7 @@ public:
             for (std::size_t l = 0; l < order.size(); ++l) scatter_start(order[l], start.data() + l * width_of_start);
         }
         found_.assign(static_cast<std::size_t>(n_labels), {});
-        const SolverLabels labels{n_labels, begin.data(), rows.data(), positives.data != nullptr ? relevance.data() : nullptr,
+        const SolverLabels labels{n_labels, begin.data(), rows.data(), cost.data(), positives.data != nullptr ? relevance.data() : nullptr,
                                   start.empty() ? nullptr : start.data()};
         const SolverScratch scratch{weights_.data(), dual_.data(), positives.data != nullptr ? cost_.data() : nullptr,
                                     positive_.data(), order_.data(), loud_.data(), common_.data()};

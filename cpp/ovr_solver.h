@@ -18,6 +18,7 @@ struct OvrProblem {
     const float* dense = nullptr;     // (n, n_dense)
     std::int64_t n_dense = 0;
     CsrView<std::int64_t> positives;  // (L × n) points of each label; data: their relevance, or null
+    const float* positive_costs = nullptr;   // (L) C of each label's positives
     CsrView<std::int64_t> negatives;  // (clusters × n) points that give a cluster its negatives; indptr null: all points
     const std::int64_t* clusters = nullptr;  // (clusters + 1) labels of cluster c: [clusters[c], clusters[c + 1])
     std::int64_t n_clusters = 0;

@@ -24,7 +24,8 @@ struct Quantizer {
     std::vector<float> value;        // (256)
 };
 
-Quantizer make_quantizer(const CsrView<std::int64_t>& weights, std::int64_t n_features) {
+template <class Index>
+Quantizer make_quantizer(const CsrView<Index>& weights, std::int64_t n_features) {
     std::vector<double> count(n_bins), sum(n_bins);
     for (std::int64_t i = 0; i < weights.indptr[weights.rows]; ++i)
         if (weights.indices[i] < n_features) {
@@ -88,7 +89,8 @@ void put(std::uint8_t*& at, T value) {
 
 }  // namespace
 
-PackedWeights pack_weights(const CsrView<std::int64_t>& weights, std::int64_t n_features, const std::int64_t* pieces, std::int64_t n_pieces,
+template <class Index>
+PackedWeights pack_weights(const CsrView<Index>& weights, std::int64_t n_features, const std::int64_t* pieces, std::int64_t n_pieces,
                            int threads) {
     const Quantizer quantizer = make_quantizer(weights, n_features);
     std::vector<std::int32_t> piece_of(static_cast<std::size_t>(weights.rows));
@@ -184,5 +186,8 @@ PackedWeights pack_weights(const CsrView<std::int64_t>& weights, std::int64_t n_
     });
     return packed;
 }
+
+template PackedWeights pack_weights(const CsrView<std::int32_t>&, std::int64_t, const std::int64_t*, std::int64_t, int);
+template PackedWeights pack_weights(const CsrView<std::int64_t>&, std::int64_t, const std::int64_t*, std::int64_t, int);
 
 }  // namespace ramify

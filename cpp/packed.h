@@ -44,7 +44,8 @@ struct PackedWeights {
 
 // Packs weights (K × n_features); piece p has the columns [pieces[p], pieces[p + 1]). Weights are rounded to 256 values
 // that lie closest where weights are most frequent (Panter and Dite, 1951).
-PackedWeights pack_weights(const CsrView<std::int64_t>& weights, std::int64_t n_features, const std::int64_t* pieces, std::int64_t n_pieces,
+template <class Index>
+PackedWeights pack_weights(const CsrView<Index>& weights, std::int64_t n_features, const std::int64_t* pieces, std::int64_t n_pieces,
                            int threads);
 
 }  // namespace ramify

@@ -1,4 +1,4 @@
-"""The compiled core as Python sees it; cpp/bindings.cpp says the same in C++. Only `ramify.base.native` imports it."""
+"""The compiled core as Python sees it; cpp/bindings*.cpp say the same in C++. Only `ramify.base.native` imports it."""
 
 from collections.abc import Callable
 from typing import TypedDict
@@ -104,7 +104,7 @@ def fit_ovr(
     clusters: LongArray,
     start: tuple[LongArray, LongArray, FloatArray | None] | None,
     loss: int,
-    positive_cost: float,
+    positive_costs: FloatArray,
     negative_cost: float,
     bias: float,
     tolerance: float,
@@ -116,7 +116,7 @@ def fit_ovr(
     progress: Callable[[int], None] | None,
 ) -> tuple[tuple[AnyArray, IntArray, FloatArray], int, int, int]: ...
 def pack_weights(
-    weights: tuple[LongArray, LongArray, FloatArray | None], n_features: int, children: LongArray, threads: int
+    indptr: AnyArray, indices: AnyArray, data: FloatArray, n_features: int, children: LongArray, threads: int
 ) -> tuple[AnyArray, ByteArray, FloatArray]: ...
 
 class BeamTree:

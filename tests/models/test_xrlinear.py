@@ -234,3 +234,14 @@ def test_one_vs_all_takes_no_tree(zoo):
     texts, labels = zoo
     with pytest.raises(TypeError, match="does not take tree"):
         ramify.OneVsAll().fit(texts, labels, tree=LabelTree.flat(12))
+
+
+def test_a_label_that_every_point_has_comes_first():
+    random = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(30)]
+    labels = [sorted({"thing", f"l{random.integers(8)}", f"l{random.integers(8)}"}) for _ in range(300)]
+    texts = [" ".join([f"is_{x}" for x in row if x != "thing"] + list(random.choice(words, 3))) for row in labels]
+    for tree in (TreeConfig(max_leaf=3, branching=3), TreeConfig()):
+        model = ramify.XRLinear(tree=tree).fit(texts, labels)
+        first = [row[0][0] for row in model.predict_topk(texts, k=3).labels()]
+        assert first.count("thing") > 0.99 * len(texts)

@@ -82,6 +82,21 @@ def test_costs_of_classes_and_of_pairs():
         assert a == pytest.approx(b, rel=2e-3)
 
 
+def test_rare_labels_weigh_more():
+    X, Y = problem(seed=4)
+    n_points = np.diff(Y.tocsc().indptr)
+    config = LinearConfig(C=0.5, positive_weight=2.0, rare_weight=3.0, rare_points=20.0, **EXACT)
+    costs = config.positive_costs(n_points)
+    assert config.positive_costs(np.array([0, 20, 10**9])) == pytest.approx([3.0, 2.0, 1.0])
+    W = fit_ovr(X, Y, config=config).toarray()
+    for label in (int(np.where(n_points > 0, n_points, 10**9).argmin()), int(n_points.argmax())):
+        y = signs(Y, label)
+        cost = np.where(y > 0, costs[label], 0.5)
+        best = liblinear(X, y, "squared_hinge", 1.0, cost)
+        a, b = (reference.ovr_objective(X.toarray(), y, w.astype(float), cost=cost) for w in (W[label], best))
+        assert a == pytest.approx(b, rel=2e-3)
+
+
 def test_sparse_dense_and_mixed_features_are_one():
     X, Y = problem(seed=4)
     dense = X.toarray()

@@ -19,3 +19,14 @@ def test_schemes():
     assert both.has_sorted_indices
     with pytest.raises(DataError, match="shapes"):
         negatives.union(teacher, matcher[:2])
+
+
+def test_nodes_that_all_points_of_their_cluster_have():
+    Y = sparse.csr_matrix(np.array([[1, 1, 0, 0], [1, 0, 1, 1], [1, 0, 1, 0]], np.float32))
+    clusters = np.array([0, 2, 4], np.int64)
+    assert negatives.without_negatives(Y, None, clusters).tolist() == [0]
+    M = sparse.csr_matrix(np.array([[1, 0], [1, 1], [0, 1]], np.float32))
+    assert negatives.without_negatives(Y, M, clusters).tolist() == [0, 2]
+    # As many points as the cluster has, but others.
+    M = sparse.csr_matrix(np.array([[0, 1], [1, 1], [1, 0]], np.float32))
+    assert negatives.without_negatives(Y, M, clusters).tolist() == [0]

@@ -140,7 +140,7 @@ def fit_ovr(
     start: Csr | None,
     *,
     loss: str,
-    positive_cost: float,
+    positive_costs: FloatArray,
     negative_cost: float,
     bias: float,
     tolerance: float,
@@ -168,7 +168,7 @@ def fit_ovr(
         clusters,
         None if start is None else _long(start, True),
         LOSSES[loss],
-        positive_cost,
+        positive_costs,
         negative_cost,
         bias,
         tolerance,
@@ -184,7 +184,7 @@ def fit_ovr(
 
 def pack_weights(W: Csr, n_sparse: int, children: LongArray, threads: int) -> tuple[AnyArray, ByteArray, FloatArray]:
     """Heads, table and codebook of a level's weights (nodes × (d + 1)); see cpp/packed.h."""
-    return _core.pack_weights(_long(W, True), n_sparse, children, threads)
+    return _core.pack_weights(W.indptr, W.indices, W.data, n_sparse, children, threads)
 
 
 def blend_rankings(ids: IntArray, scores: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:

@@ -1,4 +1,4 @@
-"""What the linear models share: features from inputs, search over one or several trees, files."""
+"""What the linear models share: search over one or several trees, files."""
 
 from __future__ import annotations
 
@@ -6,49 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from ramify.base import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr, indicator
+from ramify.base.sparse import indicator
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.features.concat import Concat
-from ramify.features.tfidf import Tfidf
 from ramify.io.store import Store, StoreWriter
-from ramify.models.base import Model
+from ramify.models.features import FeatureModel
 from ramify.rank.beam import LinearTree
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearModel(Model):
+class LinearModel(FeatureModel):
     """Base of models that end in trees of linear classifiers, `trees_`, over features of the input."""
 
-    features: Tfidf | Concat = param(
-        factory=lambda: Tfidf(sublinear_tf=True), doc="how texts become features; not used for matrices"
-    )
     beam_size: int = param(10, "nodes of a level that the search follows", low=1)
-
-    # ---- features ----
-
-    def _fit_features(self, inputs: Inputs) -> Mixed:
-        self.__dict__.pop("features_", None)
-        if inputs.kind in ("sparse", "dense"):
-            return Mixed.of(inputs.data)
-        self.features_ = self.features.clone()
-        return Mixed.of(self.features_.fit_transform(inputs.data))
-
-    def _make_features(self, inputs: Inputs) -> Mixed:
-        if inputs.kind in ("text", "fields"):
-            return Mixed.of(self.features_.transform(inputs.data))
-        if inputs.kind == "sparse" and self.input_kind_ == "dense":
-            return Mixed.of(inputs.data.toarray())
-        if inputs.kind == "dense" and self.input_kind_ == "sparse":
-            return Mixed.of(as_csr(sparse.csr_matrix(inputs.data)))
-        return Mixed.of(inputs.data)
 
     # ---- prediction ----
 
@@ -113,9 +89,8 @@ class LinearModel(Model):
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
-        features = getattr(self, "features_", None)
         return {
-            "features": None if features is None else features.save_to(writer, "features_"),
+            "features": self._save_features(writer),
             "trees": [tree.save_to(writer, f"tree{i}_") for i, tree in enumerate(self.trees_)],
         }
 
@@ -124,9 +99,7 @@ class LinearModel(Model):
         if not isinstance(trees, list) or not trees:
             raise ModelFormatError(f"the manifest of {store.path} does not name the model's trees")
         self.trees_ = [LinearTree.load_from(store, info, f"tree{i}_", self.n_labels) for i, info in enumerate(trees)]
-        if self.input_kind_ in ("text", "fields"):
-            self.features_ = type(self.features).load_from(store, state.get("features"), "features_")
-        width = self.features_.n_features if self.input_kind_ in ("text", "fields") else self.n_features_in_
+        width = self._load_features(store, state)
         for tree in self.trees_:
             if tree.n_sparse + tree.levels[0].dense.shape[1] != width:
                 raise ModelFormatError(f"{store.path}: the weights do not fit the features")

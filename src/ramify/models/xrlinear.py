@@ -53,9 +53,10 @@ class XRLinear(LinearModel):
     )
     tree: TreeConfig = param(factory=TreeConfig, doc="how the label tree is made")
     linear: LinearConfig = param(
-        factory=lambda: LinearConfig(threshold=0.05, positive_weight=2.0), doc="how the classifiers are trained"
+        factory=lambda: LinearConfig(threshold=0.05, rare_weight=2.0, rare_points=10.0),
+        doc="how the classifiers are trained",
     )
-    beam_size: int = param(40, "nodes of a level that the search follows", low=1)
+    beam_size: int = param(50, "nodes of a level that the search follows", low=1)
     negatives: mining.Scheme = param(
         "teacher+matcher",
         "what a label is trained against: points of its cluster, points that the search sends there, or both",
@@ -177,7 +178,8 @@ class XRLinear(LinearModel):
                     threads=self.threads,
                     progress=steps(advance),
                 )
-                levels.append(PackedLevel.pack(W, children, n_sparse, self.linear.bias, self.threads))
+                certain = mining.without_negatives(nodes[t], M, children)
+                levels.append(PackedLevel.pack(W, children, n_sparse, self.linear.bias, self.threads, certain))
         return LinearTree(tree, levels, transforms, n_sparse)
 
     def _mine(self, X: Mixed, above: Csr, search: LinearTree, given: Sequence[Csr | None] | None, level: int) -> Csr:

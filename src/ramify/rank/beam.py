@@ -40,11 +40,25 @@ class PackedLevel:
     dense: FloatArray
 
     @classmethod
-    def pack(cls, W: Csr, children: LongArray, n_sparse: int, bias: float, threads: int | None = None) -> PackedLevel:
-        """Pack weights (nodes × (d + 1)) as `fit_ovr` returns them; d - n_sparse features are dense."""
+    def pack(
+        cls,
+        W: Csr,
+        children: LongArray,
+        n_sparse: int,
+        bias: float,
+        threads: int | None = None,
+        certain: IntArray | None = None,
+    ) -> PackedLevel:
+        """Pack weights (nodes × (d + 1)) as `fit_ovr` returns them; d - n_sparse features are dense.
+
+        A node that never had a negative (`certain`) was taught to reach the margin and no more, though nothing speaks
+        against it: it gets a whole margin on top, and so stands before those that are merely likely.
+        """
         d = W.shape[1] - 1
         heads, table, codebook = native.pack_weights(W, n_sparse, children, resolve_threads(threads))
         constant = bias * W[:, d].toarray().ravel()
+        if certain is not None:
+            constant[certain] += 1.0
         dense = W[:, n_sparse:d].toarray() if d > n_sparse else np.empty((W.shape[0], 0))
         return cls(heads, table, codebook, constant.astype(np.float32), np.ascontiguousarray(dense, np.float32))
 

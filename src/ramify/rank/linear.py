@@ -14,7 +14,7 @@ from ramify.base.errors import DataError
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, FloatArray, LongArray
+from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -24,14 +24,21 @@ class LinearConfig(Config):
     loss: Literal["squared_hinge", "hinge", "logistic"] = param("squared_hinge", "what a wrong or narrow score costs")
     C: float = param(1.0, "weight of the losses; larger fits the training data more closely", above=0)
     positive_weight: float = param(1.0, "factor on the losses of positives", above=0)
+    rare_weight: float = param(1.0, "further factor on the losses of positives of labels with few points", above=0)
+    rare_points: float = param(100.0, "points of a label at which half of that extra is left", above=0)
     negative_weight: float = param(1.0, "factor on the losses of negatives", above=0)
     bias: float = param(1.0, "value of the constant feature; 0: no bias", low=0)
     threshold: float = param(
         0.1, "weights of sparse features below this are dropped; bias and dense weights stay", low=0
     )
     max_nonzeros_per_label: int | None = param(None, "keep only the largest weights of a label, bias apart", low=1)
-    tolerance: float = param(0.1, "how far from the best solution training may end", above=0)
+    tolerance: float = param(0.2, "how far from the best solution training may end", above=0)
     max_passes: int = param(100, "passes over the points at most", low=1)
+
+    def positive_costs(self, n_points: AnyArray) -> FloatArray:
+        """C of the positives of labels (L,) with so many points each."""
+        extra = (self.rare_weight - 1.0) / (1.0 + n_points / self.rare_points)
+        return (self.C * self.positive_weight * (1.0 + extra)).astype(np.float32)
 
 
 def fit_ovr(
@@ -92,7 +99,7 @@ def fit_ovr(
         borders,
         None if start is None else as_csr(start, "start"),
         loss=config.loss,
-        positive_cost=config.C * config.positive_weight,
+        positive_costs=config.positive_costs(np.bincount(positives.indices, minlength=n_labels)),
         negative_cost=config.C * config.negative_weight,
         bias=config.bias,
         tolerance=config.tolerance,

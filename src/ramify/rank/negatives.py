@@ -12,7 +12,7 @@ from scipy import sparse
 
 from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts
-from ramify.base.types import Csr, IntArray
+from ramify.base.types import Csr, IntArray, LongArray
 
 Scheme = Literal["teacher", "matcher", "teacher+matcher"]
 """teacher: points that have a label of the cluster; matcher: points that the search sends there; or both."""
@@ -41,6 +41,18 @@ def union(*parts: Csr) -> Csr:
     for part in parts[1:]:
         total = total + part
     return _pattern(sparse.csr_matrix(total))
+
+
+def without_negatives(Y: Csr, M: Csr | None, clusters: LongArray) -> IntArray:
+    """Nodes, columns of Y (n × nodes), that every point of their cluster in M (n × clusters) has."""
+    n_points = np.bincount(Y.indices, minlength=Y.shape[1])
+    n_given = np.full(len(clusters) - 1, Y.shape[0]) if M is None else np.bincount(M.indices, minlength=M.shape[1])
+    cluster_of = np.repeat(np.arange(len(clusters) - 1), np.diff(clusters))
+    candidates = np.flatnonzero((n_points > 0) & (n_points >= n_given[cluster_of])).astype(np.int32)
+    if M is None or len(candidates) == 0:
+        return candidates
+    both = Y[:, candidates].multiply(M[:, cluster_of[candidates]])
+    return np.asarray(candidates[np.asarray((both > 0).sum(axis=0)).ravel() == n_given[cluster_of[candidates]]])
 
 
 def _pattern(matrix: Csr) -> Csr:

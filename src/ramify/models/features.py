@@ -1,0 +1,53 @@
+"""What models that read their input share: features from texts, fields or matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from scipy import sparse
+
+from ramify.base.config import param
+from ramify.base.inputs import Inputs
+from ramify.base.mixed import Mixed
+from ramify.base.sparse import as_csr
+from ramify.features.concat import Concat
+from ramify.features.tfidf import Tfidf
+from ramify.io.store import Store, StoreWriter
+from ramify.models.base import Model
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FeatureModel(Model):
+    """Base of models that learn from features of the input, `features_` for texts and fields."""
+
+    features: Tfidf | Concat = param(
+        factory=lambda: Tfidf(sublinear_tf=True), doc="how texts become features; not used for matrices"
+    )
+
+    def _fit_features(self, inputs: Inputs) -> Mixed:
+        self.__dict__.pop("features_", None)
+        if inputs.kind in ("sparse", "dense"):
+            return Mixed.of(inputs.data)
+        self.features_ = self.features.clone()
+        return Mixed.of(self.features_.fit_transform(inputs.data))
+
+    def _make_features(self, inputs: Inputs) -> Mixed:
+        if inputs.kind in ("text", "fields"):
+            return Mixed.of(self.features_.transform(inputs.data))
+        if inputs.kind == "sparse" and self.input_kind_ == "dense":
+            return Mixed.of(inputs.data.toarray())
+        if inputs.kind == "dense" and self.input_kind_ == "sparse":
+            return Mixed.of(as_csr(sparse.csr_matrix(inputs.data)))
+        return Mixed.of(inputs.data)
+
+    def _save_features(self, writer: StoreWriter) -> Any:
+        features = getattr(self, "features_", None)
+        return None if features is None else features.save_to(writer, "features_")
+
+    def _load_features(self, store: Store, state: dict[str, Any]) -> int | None:
+        """Open the features, if the model has any; return how many columns they have."""
+        if self.input_kind_ not in ("text", "fields"):
+            return self.n_features_in_
+        self.features_ = type(self.features).load_from(store, state.get("features"), "features_")
+        return int(self.features_.n_features)
