@@ -38,4 +38,5 @@ NB_MODULE(_core, m) {
     bind_text(m);
     bind_matrices(m);
     bind_rankers(m);
+    bind_neural(m);
 }

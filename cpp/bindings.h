@@ -65,5 +65,6 @@ CsrView<Index> csr_view(In<Index> indptr, In<Index> indices, const float* data, 
 void bind_text(nb::module_& m);
 void bind_matrices(nb::module_& m);
 void bind_rankers(nb::module_& m);
+void bind_neural(nb::module_& m);
 
 }  // namespace ramify

@@ -14,12 +14,22 @@ from sklearn.base import clone
 
 import ramify
 from ramify.models import REGISTRY, model_class
+from ramify.nn.trainer import TrainingConfig
+
+
+def small_elias(**options):
+    training = {"epochs": 5, "min_steps": 60}
+    first, second = TrainingConfig(**training), TrainingConfig(rate=0.005, encoder_rate=0.003, **training)
+    return ramify.Elias(encoder=ramify.BagEncoder(width=64), first=first, second=second, **options)
+
 
 # A model, and whether it reads its input at all: those that do must learn the toy below.
 MODELS = {
     "popular": (lambda **options: ramify.Popular(**options), False),
     "xr-linear": (lambda **options: ramify.XRLinear(**options), True),
     "one-vs-all": (lambda **options: ramify.OneVsAll(**options), True),
+    "elias": (lambda **options: small_elias(**options), True),
+    "elias++": (lambda **options: small_elias(ranker="sparse", stages=1, **options), True),
 }
 
 TEXTS = [
@@ -61,7 +71,7 @@ def same(a, b):
 
 
 def test_every_model_is_here():
-    assert set(MODELS) == set(REGISTRY)
+    assert {key.removesuffix("++") for key in MODELS} == set(REGISTRY)
     for key in REGISTRY:
         assert model_class(key).kind == key
 
@@ -169,7 +179,7 @@ def test_fit_changes_no_configuration(make):
 
 
 def test_every_parameter_is_explained(key):
-    for info in model_class(key).describe():
+    for info in model_class(key.removesuffix("++")).describe():
         assert info.doc, info.path
 
 

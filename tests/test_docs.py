@@ -52,20 +52,20 @@ def test_every_module_has_working_examples_in_its_docstrings():
 
 
 def test_the_readme_s_models_are_true():
-    """A model is called done in the README exactly if it is in the registry."""
+    """A model is called more than "to come" in the README exactly if it is in the registry."""
     from ramify.models import REGISTRY
 
     rows = re.findall(r"^\| (.*?) \| `([a-z-]+)` \| (.*?) \|$", README, re.M)
-    assert {key for _, key, state in rows if state == "done"} == set(REGISTRY)
+    assert {key for _, key, state in rows if state != "to come"} == set(REGISTRY)
     for words, _, state in rows:
         for name in re.findall(r"`(\w+)`", words.partition(":")[0]):
-            assert hasattr(ramify, name) == (state == "done"), name
+            assert hasattr(ramify, name) == (state != "to come"), name
 
 
 def test_every_file_of_the_map_is_there():
     """ARCHITECTURE.md names the folders and files that there are."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for folder in ("base", "io", "features", "labels", "index", "rank", "metrics", "models", "cli"):
+    for folder in ("base", "io", "features", "labels", "index", "rank", "nn", "metrics", "models", "cli"):
         listed = re.search(rf"^  {folder}/(.*?)(?=^  \w|^tests/)", text, re.S | re.M)[1]
         for file in (ROOT / "src" / "ramify" / folder).glob("*.py"):
             if file.stem not in ("__init__", "types"):

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from ramify.io.formats import read, write
     from ramify.metrics.report import evaluate
     from ramify.models import load
+    from ramify.models.elias import Elias
     from ramify.models.one_vs_all import OneVsAll
     from ramify.models.popular import Popular
     from ramify.models.xrlinear import XRLinear
+    from ramify.nn.encoder import BagEncoder
     from ramify.version import __version__
 
 # Everything is imported when it is first used, so that `import ramify` costs nothing.
@@ -38,6 +40,8 @@ _WHERE = {
     "write": "ramify.io.formats",
     "evaluate": "ramify.metrics.report",
     "load": "ramify.models",
+    "BagEncoder": "ramify.nn.encoder",
+    "Elias": "ramify.models.elias",
     "OneVsAll": "ramify.models.one_vs_all",
     "Popular": "ramify.models.popular",
     "XRLinear": "ramify.models.xrlinear",
@@ -46,8 +50,10 @@ _WHERE = {
 _MODULES = ("datasets", "features", "metrics")
 
 __all__ = [
+    "BagEncoder",
     "DataError",
     "Dataset",
+    "Elias",
     "ModelFormatError",
     "NotFittedError",
     "OneVsAll",

@@ -184,3 +184,77 @@ def ranking_sums(
 def csr_topk(
     indptr: AnyArray, indices: AnyArray, data: FloatArray, k: int, threads: int
 ) -> tuple[IntArray, FloatArray]: ...
+def explore(
+    begin: LongArray,
+    labels: IntArray,
+    edge_scores: FloatArray,
+    n_labels: int,
+    clusters: FloatArray,
+    order: FloatArray,
+    beam: int,
+    width: int,
+    truth: tuple[LongArray, IntArray, IntArray] | None,
+    threads: int,
+) -> tuple[IntArray, FloatArray, IntArray, ByteArray, FloatArray, IntArray]: ...
+def spread_gradients(
+    edges: IntArray, gradients: FloatArray, edge_cluster: IntArray, by_cluster: FloatArray, by_edge: DoubleArray
+) -> None: ...
+def path_loss(
+    labels: IntArray, scores: FloatArray, logits: FloatArray, targets: ByteArray, weight: float, threads: int
+) -> tuple[float, FloatArray, FloatArray]: ...
+def group_pairs(lists: IntArray, n_rows: int) -> tuple[IntArray, LongArray, LongArray]: ...
+def gather_dot(
+    pairs: tuple[IntArray, LongArray, LongArray],
+    width: int,
+    table: FloatArray,
+    offset: FloatArray,
+    vectors: FloatArray,
+    threads: int,
+) -> FloatArray: ...
+def gather_dot_back(
+    pairs: tuple[IntArray, LongArray, LongArray], table: FloatArray, gradients: FloatArray, threads: int
+) -> FloatArray: ...
+def row_adam(
+    pairs: tuple[IntArray, LongArray, LongArray],
+    gradients: FloatArray,
+    vectors: FloatArray,
+    table: FloatArray,
+    offset: FloatArray | None,
+    slots: LongArray,
+    first: FloatArray,
+    second: FloatArray,
+    adam: tuple[float, float, float, float, float, int],
+    threads: int,
+) -> None: ...
+def flat_adam(
+    values: FloatArray,
+    gradients: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    adam: tuple[float, float, float, float, float, int],
+) -> None: ...
+def encode_bags(
+    indptr: AnyArray,
+    indices: AnyArray,
+    data: FloatArray,
+    words: FloatArray,
+    residual: FloatArray,
+    offset: FloatArray,
+    threads: int,
+) -> FloatArray: ...
+def encode_dense(h: FloatArray, residual: FloatArray, offset: FloatArray, threads: int) -> FloatArray: ...
+def search_graph(
+    begin: LongArray,
+    labels: IntArray,
+    edge_scores: FloatArray,
+    cluster_weights: FloatArray,
+    cluster_offsets: FloatArray,
+    label_weights: FloatArray,
+    label_offsets: FloatArray,
+    log_alpha: float,
+    beam: int,
+    width: int,
+    vectors: FloatArray,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]: ...

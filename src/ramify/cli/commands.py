@@ -140,6 +140,8 @@ def inspect(args: argparse.Namespace) -> None:
     print_table(
         [["parameter", "value"], *([p.path, json.dumps(_value(store.params, p.path))] for p in type(model).describe())]
     )
+    for title, rows in model.report().items():
+        print_table(rows, title=title)
     arrays = [
         [name, entry["dtype"], " × ".join(map(str, entry["shape"])), f"{entry['size']:,}"]
         for name, entry in store.files.items()

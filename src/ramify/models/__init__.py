@@ -16,6 +16,7 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "popular": ("ramify.models.popular", "Popular"),
     "xr-linear": ("ramify.models.xrlinear", "XRLinear"),
     "one-vs-all": ("ramify.models.one_vs_all", "OneVsAll"),
+    "elias": ("ramify.models.elias", "Elias"),
 }
 """Key of each model → module and class. Modules are imported when their model is first used."""
 

@@ -95,6 +95,11 @@ class Model(Config):
         self._check_fitted()
         return len(self.labels_)
 
+    def report(self) -> dict[str, list[list[str]]]:
+        """Tables that show what was learned, by title, the first row of each its header; empty for most models."""
+        self._check_fitted()
+        return {}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a directory; an old model there is replaced in one step, or stays if anything fails."""
         self._check_fitted()

@@ -1,0 +1,185 @@
+// What deep models share: bags of word vectors, the graph from clusters to labels, products with chosen rows.
+#include "bag.h"
+#include "bindings.h"
+#include "gather.h"
+#include "shortlist.h"
+
+namespace ramify {
+
+namespace {
+
+template <class T>
+using Changed = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Changed2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+std::int64_t size_of(std::size_t n) { return static_cast<std::int64_t>(n); }
+
+GraphView graph_view(const In<std::int64_t>& begin, const In<std::int32_t>& labels, const In<float>& scores, std::int64_t n_labels) {
+    return {size_of(begin.shape(0)) - 1, n_labels, begin.data(), labels.data(), scores.data()};
+}
+
+using Truth = std::tuple<In<std::int64_t>, In<std::int32_t>, In<std::int32_t>>;  // begin, labels, parents
+
+nb::tuple py_explore(In<std::int64_t> begin, In<std::int32_t> labels, In<float> edge_scores, std::int64_t n_labels, In2<float> clusters,
+                     In2<float> order, std::int64_t beam, std::int64_t width, std::optional<Truth> truth, int threads) {
+    const std::size_t rows = clusters.shape(0), k = static_cast<std::size_t>(width), n_truth = truth ? std::get<1>(*truth).shape(0) : 0;
+    auto found = std::make_unique_for_overwrite<std::int32_t[]>(rows * k);
+    auto scores = std::make_unique_for_overwrite<float[]>(rows * k);
+    auto edges = std::make_unique_for_overwrite<std::int32_t[]>(rows * k);
+    auto targets = std::make_unique_for_overwrite<std::uint8_t[]>(truth ? rows * k : 0);
+    auto truth_scores = std::make_unique_for_overwrite<float[]>(n_truth);
+    auto truth_edges = std::make_unique_for_overwrite<std::int32_t[]>(n_truth);
+    {
+        nb::gil_scoped_release release;
+        Shortlists out{width, found.get(), scores.get(), edges.get()};
+        if (truth) out.targets = targets.get(), out.truth_scores = truth_scores.get(), out.truth_edges = truth_edges.get();
+        explore(graph_view(begin, labels, edge_scores, n_labels), clusters.data(), order.data(), size_of(rows), beam,
+                truth ? std::get<0>(*truth).data() : nullptr, truth ? std::get<1>(*truth).data() : nullptr,
+                truth ? std::get<2>(*truth).data() : nullptr, out, threads);
+    }
+    return nb::make_tuple(give_new(std::move(found), {rows, k}), give_new(std::move(scores), {rows, k}), give_new(std::move(edges), {rows, k}),
+                          give_new(std::move(targets), {truth ? rows : 0, k}), give_new(std::move(truth_scores), {n_truth}),
+                          give_new(std::move(truth_edges), {n_truth}));
+}
+
+void py_spread_gradients(In2<std::int32_t> edges, In2<float> gradients, In<std::int32_t> edge_cluster, Changed2<float> by_cluster,
+                         Changed<double> by_edge) {
+    nb::gil_scoped_release release;
+    spread_gradients(edges.data(), gradients.data(), size_of(edges.shape(0)), size_of(edges.shape(1)), edge_cluster.data(),
+                     size_of(by_cluster.shape(1)), by_cluster.data(), by_edge.data());
+}
+
+nb::tuple py_path_loss(In2<std::int32_t> labels, In2<float> scores, In2<float> logits, In2<std::uint8_t> targets, float weight, int threads) {
+    const std::size_t rows = labels.shape(0), width = labels.shape(1);
+    auto d_scores = std::make_unique_for_overwrite<float[]>(rows * width);
+    auto d_logits = std::make_unique_for_overwrite<float[]>(rows * width);
+    double loss = 0;
+    {
+        nb::gil_scoped_release release;
+        loss = path_loss(labels.data(), scores.data(), logits.data(), targets.data(), size_of(rows), size_of(width), weight, d_scores.get(),
+                         d_logits.get(), threads);
+    }
+    return nb::make_tuple(loss, give_new(std::move(d_scores), {rows, width}), give_new(std::move(d_logits), {rows, width}));
+}
+
+nb::tuple py_group_pairs(In2<std::int32_t> lists, std::int64_t n_rows) {
+    Pairs pairs;
+    {
+        nb::gil_scoped_release release;
+        pairs = group_pairs(lists.data(), size_of(lists.shape(0)), size_of(lists.shape(1)), n_rows);
+    }
+    return nb::make_tuple(give_vector(std::move(pairs.rows)), give_vector(std::move(pairs.begin)), give_vector(std::move(pairs.places)));
+}
+
+using PyPairs = std::tuple<In<std::int32_t>, In<std::int64_t>, In<std::int64_t>>;
+
+PairsView pairs_view(const PyPairs& pairs, std::size_t width) {
+    const auto& [rows, begin, places] = pairs;
+    return {size_of(rows.shape(0)), rows.data(), begin.data(), places.data(), size_of(width)};
+}
+
+Out<float> py_gather_dot(PyPairs pairs, std::int64_t width, In2<float> table, In<float> offset, In2<float> vectors, int threads) {
+    const std::size_t n = vectors.shape(0), k = static_cast<std::size_t>(width);
+    auto out = std::make_unique<float[]>(n * k);
+    {
+        nb::gil_scoped_release release;
+        gather_dot(pairs_view(pairs, k), table.data(), offset.data(), vectors.data(), size_of(vectors.shape(1)), out.get(), threads);
+    }
+    return give_new(std::move(out), {n, k});
+}
+
+Out<float> py_gather_dot_back(PyPairs pairs, In2<float> table, In2<float> gradients, int threads) {
+    const std::size_t n = gradients.shape(0), d = table.shape(1);
+    auto out = std::make_unique_for_overwrite<float[]>(n * d);
+    {
+        nb::gil_scoped_release release;
+        gather_dot_back(pairs_view(pairs, gradients.shape(1)), table.data(), gradients.data(), size_of(n), size_of(d), out.get(), threads);
+    }
+    return give_new(std::move(out), {n, d});
+}
+
+using PyAdam = std::tuple<float, float, float, float, float, std::int64_t>;
+
+AdamOptions adam_options(const PyAdam& adam) {
+    const auto& [rate, beta1, beta2, epsilon, weight_decay, step] = adam;
+    return {rate, beta1, beta2, epsilon, weight_decay, step};
+}
+
+void py_row_adam(PyPairs pairs, In2<float> gradients, In2<float> vectors, Changed2<float> table, std::optional<Changed<float>> offset,
+                 In<std::int64_t> slots,
+                 Changed2<float> first, Changed2<float> second, PyAdam adam, int threads) {
+    nb::gil_scoped_release release;
+    row_adam(pairs_view(pairs, gradients.shape(1)), gradients.data(), vectors.data(), size_of(vectors.shape(1)), table.data(),
+             offset ? offset->data() : nullptr, slots.data(), first.data(), second.data(), adam_options(adam), threads);
+}
+
+void py_flat_adam(Changed<float> values, In<float> gradients, Changed<float> first, Changed<float> second, PyAdam adam) {
+    nb::gil_scoped_release release;
+    flat_adam(values.data(), gradients.data(), first.data(), second.data(), size_of(values.shape(0)), adam_options(adam));
+}
+
+template <class Index>
+Out<float> py_encode_bags(In<Index> indptr, In<Index> indices, In<float> data, In2<float> words, In2<float> residual, In<float> offset, int threads) {
+    const std::size_t n = indptr.shape(0) - 1, d = words.shape(1);
+    auto out = std::make_unique_for_overwrite<float[]>(n * d);
+    {
+        nb::gil_scoped_release release;
+        encode_bags({size_of(d), words.data(), residual.data(), offset.data()},
+                    csr_view<Index>(indptr, indices, data.data(), size_of(words.shape(0))), threads, out.get());
+    }
+    return give_new(std::move(out), {n, d});
+}
+
+Out<float> py_encode_dense(In2<float> h, In2<float> residual, In<float> offset, int threads) {
+    const std::size_t n = h.shape(0), d = h.shape(1);
+    auto out = std::make_unique_for_overwrite<float[]>(n * d);
+    {
+        nb::gil_scoped_release release;
+        encode_dense({size_of(d), nullptr, residual.data(), offset.data()}, h.data(), size_of(n), threads, out.get());
+    }
+    return give_new(std::move(out), {n, d});
+}
+
+nb::tuple py_search_graph(In<std::int64_t> begin, In<std::int32_t> labels, In<float> edge_scores, In2<float> cluster_weights,
+                          In<float> cluster_offsets, In2<float> label_weights, In<float> label_offsets, float log_alpha, std::int64_t beam,
+                          std::int64_t width, In2<float> vectors, std::int64_t k, int threads) {
+    const std::size_t n = vectors.shape(0), top = static_cast<std::size_t>(k);
+    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
+    auto scores = std::make_unique_for_overwrite<float[]>(n * top);
+    {
+        nb::gil_scoped_release release;
+        const GraphSearch model{graph_view(begin, labels, edge_scores, size_of(label_weights.shape(0))), cluster_weights.data(), cluster_offsets.data(),
+                                label_weights.data(), label_offsets.data(), log_alpha, beam, width};
+        search_graph(model, vectors.data(), size_of(n), size_of(vectors.shape(1)), k, threads, ids.get(), scores.get());
+    }
+    return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
+}
+
+}  // namespace
+
+void bind_neural(nb::module_& m) {
+    m.def("explore", py_explore, nb::arg("begin"), nb::arg("labels"), nb::arg("edge_scores"), nb::arg("n_labels"), nb::arg("clusters"),
+          nb::arg("order"), nb::arg("beam"), nb::arg("width"), nb::arg("truth").none(), nb::arg("threads"));
+    m.def("spread_gradients", py_spread_gradients, nb::arg("edges"), nb::arg("gradients"), nb::arg("edge_cluster"), nb::arg("by_cluster"),
+          nb::arg("by_edge"));
+    m.def("path_loss", py_path_loss, nb::arg("labels"), nb::arg("scores"), nb::arg("logits"), nb::arg("targets"), nb::arg("weight"),
+          nb::arg("threads"));
+    m.def("group_pairs", py_group_pairs, nb::arg("lists"), nb::arg("n_rows"));
+    m.def("gather_dot", py_gather_dot, nb::arg("pairs"), nb::arg("width"), nb::arg("table"), nb::arg("offset"), nb::arg("vectors"),
+          nb::arg("threads"));
+    m.def("gather_dot_back", py_gather_dot_back, nb::arg("pairs"), nb::arg("table"), nb::arg("gradients"), nb::arg("threads"));
+    m.def("row_adam", py_row_adam, nb::arg("pairs"), nb::arg("gradients"), nb::arg("vectors"), nb::arg("table"), nb::arg("offset").none(),
+          nb::arg("slots"), nb::arg("first"), nb::arg("second"), nb::arg("adam"), nb::arg("threads"));
+    m.def("flat_adam", py_flat_adam, nb::arg("values"), nb::arg("gradients"), nb::arg("first"), nb::arg("second"), nb::arg("adam"));
+    m.def("encode_bags", py_encode_bags<std::int32_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("words"),
+          nb::arg("residual"), nb::arg("offset"), nb::arg("threads"));
+    m.def("encode_bags", py_encode_bags<std::int64_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("words"),
+          nb::arg("residual"), nb::arg("offset"), nb::arg("threads"));
+    m.def("encode_dense", py_encode_dense, nb::arg("h"), nb::arg("residual"), nb::arg("offset"), nb::arg("threads"));
+    m.def("search_graph", py_search_graph, nb::arg("begin"), nb::arg("labels"), nb::arg("edge_scores"), nb::arg("cluster_weights"),
+          nb::arg("cluster_offsets"), nb::arg("label_weights"), nb::arg("label_offsets"), nb::arg("log_alpha"), nb::arg("beam"),
+          nb::arg("width"), nb::arg("vectors"), nb::arg("k"), nb::arg("threads"));
+}
+
+}  // namespace ramify

@@ -1,0 +1,120 @@
+#include "gather.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "isa.h"
+#include "parallel.h"
+
+namespace ramify {
+
+namespace {
+
+constexpr std::int64_t rows_at_once = 64;
+constexpr std::int64_t n_parts = 8;  // sums of the backward pass, whatever the number of threads
+
+struct AdamStep {
+    explicit AdamStep(const AdamOptions& o)
+        : options(o),
+          first_scale(1.0f / (1.0f - static_cast<float>(std::pow(static_cast<double>(o.beta1), static_cast<double>(o.step))))),
+          second_scale(1.0f / (1.0f - static_cast<float>(std::pow(static_cast<double>(o.beta2), static_cast<double>(o.step))))) {}
+
+    void operator()(float& value, float gradient, float& m, float& v, bool decays) const {
+        m = options.beta1 * m + (1.0f - options.beta1) * gradient;
+        v = options.beta2 * v + (1.0f - options.beta2) * gradient * gradient;
+        if (decays) value -= options.rate * options.weight_decay * value;
+        value -= options.rate * (m * first_scale) / (std::sqrt(v * second_scale) + options.epsilon);
+    }
+
+    const AdamOptions& options;
+    const float first_scale, second_scale;
+};
+
+}  // namespace
+
+Pairs group_pairs(const std::int32_t* lists, std::int64_t vectors, std::int64_t width, std::int64_t n_rows) {
+    // Zeros between calls; kept, so that a step does not cost what all rows of a large table would.
+    thread_local std::vector<std::int64_t> count;
+    if (static_cast<std::int64_t>(count.size()) < n_rows) count.resize(static_cast<std::size_t>(n_rows));
+    Pairs pairs;
+    for (std::int64_t i = 0; i < vectors * width; ++i)
+        if (lists[i] >= 0 && count[static_cast<std::size_t>(lists[i])]++ == 0) pairs.rows.push_back(lists[i]);
+    std::sort(pairs.rows.begin(), pairs.rows.end());
+    pairs.begin.push_back(0);
+    for (const std::int32_t row : pairs.rows) {
+        auto& at = count[static_cast<std::size_t>(row)];
+        const std::int64_t before = pairs.begin.back();
+        pairs.begin.push_back(before + at);
+        at = before;
+    }
+    pairs.places.resize(static_cast<std::size_t>(pairs.begin.back()));
+    for (std::int64_t i = 0; i < vectors * width; ++i)
+        if (lists[i] >= 0) pairs.places[static_cast<std::size_t>(count[static_cast<std::size_t>(lists[i])]++)] = i;
+    for (const std::int32_t row : pairs.rows) count[static_cast<std::size_t>(row)] = 0;
+    return pairs;
+}
+
+void gather_dot(const PairsView& pairs, const float* table, const float* offset, const float* vectors, std::int64_t d, float* out, int threads) {
+    const auto dot = hot().dot;
+    parallel_for((pairs.n + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
+        for (std::int64_t i = block * rows_at_once; i < std::min(pairs.n, (block + 1) * rows_at_once); ++i) {
+            const float* row = table + pairs.rows[i] * d;
+            for (std::int64_t p = pairs.begin[i]; p < pairs.begin[i + 1]; ++p)
+                out[pairs.places[p]] = dot(row, vectors + pairs.places[p] / pairs.width * d, d) + offset[pairs.rows[i]];
+        }
+    });
+}
+
+void gather_dot_back(const PairsView& pairs, const float* table, const float* gradients, std::int64_t n_vectors, std::int64_t d,
+                     float* d_vectors, int threads) {
+    const auto add_scaled = hot().add_scaled;
+    const auto size = static_cast<std::size_t>(n_vectors * d);
+    std::vector<std::vector<float>> sums(n_parts);
+    parallel_for(n_parts, threads, [&](std::int64_t part, int) {
+        auto& sum = sums[static_cast<std::size_t>(part)];
+        sum.assign(size, 0.0f);
+        // Parts hold about as many pairs each, whole rows of the table.
+        const std::int64_t total = pairs.begin[pairs.n];
+        const auto border = [&](std::int64_t k) { return std::lower_bound(pairs.begin, pairs.begin + pairs.n, total * k / n_parts) - pairs.begin; };
+        for (std::int64_t i = border(part); i < (part + 1 == n_parts ? pairs.n : border(part + 1)); ++i) {
+            const float* row = table + pairs.rows[i] * d;
+            for (std::int64_t p = pairs.begin[i]; p < pairs.begin[i + 1]; ++p) {
+                const std::int64_t place = pairs.places[p];
+                if (gradients[place] != 0.0f) add_scaled(gradients[place], row, d, sum.data() + place / pairs.width * d);
+            }
+        }
+    });
+    std::fill(d_vectors, d_vectors + size, 0.0f);
+    for (const auto& sum : sums) add_scaled(1.0f, sum.data(), static_cast<std::int64_t>(size), d_vectors);
+}
+
+void row_adam(const PairsView& pairs, const float* gradients, const float* vectors, std::int64_t d, float* table, float* offset,
+              const std::int64_t* slots, float* first, float* second, const AdamOptions& options, int threads) {
+    const auto add_scaled = hot().add_scaled;
+    const AdamStep step(options);
+    parallel_for((pairs.n + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
+        std::vector<float> sum(static_cast<std::size_t>(d));
+        for (std::int64_t i = block * rows_at_once; i < std::min(pairs.n, (block + 1) * rows_at_once); ++i) {
+            std::fill(sum.begin(), sum.end(), 0.0f);
+            float offset_sum = 0;
+            for (std::int64_t p = pairs.begin[i]; p < pairs.begin[i + 1]; ++p) {
+                const std::int64_t place = pairs.places[p];
+                if (gradients[place] == 0.0f) continue;
+                add_scaled(gradients[place], vectors + place / pairs.width * d, d, sum.data());
+                offset_sum += gradients[place];
+            }
+            float* row = table + pairs.rows[i] * d;
+            float* m = first + slots[i] * (d + 1);
+            float* v = second + slots[i] * (d + 1);
+            for (std::int64_t f = 0; f < d; ++f) step(row[f], sum[static_cast<std::size_t>(f)], m[f], v[f], true);
+            if (offset != nullptr) step(offset[pairs.rows[i]], offset_sum, m[d], v[d], false);
+        }
+    });
+}
+
+void flat_adam(float* values, const float* gradients, float* first, float* second, std::int64_t n, const AdamOptions& options) {
+    const AdamStep step(options);
+    for (std::int64_t i = 0; i < n; ++i) step(values[i], gradients[i], first[i], second[i], true);
+}
+
+}  // namespace ramify

@@ -1,0 +1,50 @@
+// Products of some rows of a large table with some vectors, forwards and backwards, and Adam for the rows that were used.
+//
+// A batch pairs each of its vectors with the rows on its list. The pairs are grouped by table row: each row is read once,
+// while the vectors of a batch stay in cache. Nothing of the size pairs × width exists.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace ramify {
+
+// Pairs of a batch by table row, vectors ascending within a row.
+struct Pairs {
+    std::vector<std::int32_t> rows;    // (n) table rows in use, ascending
+    std::vector<std::int64_t> begin;   // (n + 1)
+    std::vector<std::int64_t> places;  // (pairs) i · width + j, in the lists
+};
+
+// lists: (vectors, width) table rows, -1 for none.
+Pairs group_pairs(const std::int32_t* lists, std::int64_t vectors, std::int64_t width, std::int64_t n_rows);
+
+struct PairsView {
+    std::int64_t n = 0;
+    const std::int32_t* rows = nullptr;
+    const std::int64_t* begin = nullptr;
+    const std::int64_t* places = nullptr;
+    std::int64_t width = 0;  // of the lists
+};
+
+// out[place] = table[row] · vectors[place / width] + offset[row]; places without a pair are left alone.
+void gather_dot(const PairsView& pairs, const float* table, const float* offset, const float* vectors, std::int64_t d, float* out, int threads);
+
+// d_vectors (vectors, d) = what the gradients (vectors, width) of the products say about the vectors.
+void gather_dot_back(const PairsView& pairs, const float* table, const float* gradients, std::int64_t n_vectors, std::int64_t d,
+                     float* d_vectors, int threads);
+
+struct AdamOptions {
+    float rate = 0.001f, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0.0f;
+    std::int64_t step = 1;  // from 1 on, for the bias correction
+};
+
+// One step of Adam for the table rows in use: the gradient of a row is Σ gradient · vector over its pairs, that of its
+// offset (null: none) Σ gradient. Moments lie at slots[i] of first and second (slots, d + 1); they rest while their row is not used.
+void row_adam(const PairsView& pairs, const float* gradients, const float* vectors, std::int64_t d, float* table, float* offset,
+              const std::int64_t* slots, float* first, float* second, const AdamOptions& options, int threads);
+
+// The same for n numbers with their gradients.
+void flat_adam(float* values, const float* gradients, float* first, float* second, std::int64_t n, const AdamOptions& options);
+
+}  // namespace ramify

@@ -1,0 +1,242 @@
+#include "shortlist.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "isa.h"
+#include "parallel.h"
+#include "topk.h"
+
+namespace ramify {
+
+namespace {
+
+constexpr std::int64_t rows_at_once = 8;
+constexpr float negligible = -14.0f;  // log of a probability that is not worth a gradient
+
+// What one thread knows of the labels while it explores for a row; kept between rows and calls, since it has the size of
+// all labels.
+struct Explorer {
+    std::vector<std::uint32_t> seen;  // (n_labels) number of the row that reached it last
+    std::vector<float> best;          // (n_labels)
+    std::vector<std::int32_t> edge;   // (n_labels)
+    std::uint32_t row = 0;
+    std::vector<std::int32_t> reached, chosen;
+    std::vector<Scored> ranked;
+
+    void start(std::int64_t n_labels) {
+        if (static_cast<std::int64_t>(seen.size()) < n_labels) {
+            seen.resize(static_cast<std::size_t>(n_labels), row);
+            best.resize(static_cast<std::size_t>(n_labels));
+            edge.resize(static_cast<std::size_t>(n_labels));
+        }
+        if (++row == 0) {  // the counter has gone round
+            std::fill(seen.begin(), seen.end(), 0);
+            row = 1;
+        }
+        reached.clear();
+    }
+};
+
+// Explorers outlive the threads that use them: they have the size of all labels.
+class Lease {
+public:
+    Lease() {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (free.empty()) {
+            explorer_ = std::make_unique<Explorer>();
+        } else {
+            explorer_ = std::move(free.back());
+            free.pop_back();
+        }
+    }
+    ~Lease() {
+        std::lock_guard<std::mutex> lock(mutex);
+        free.push_back(std::move(explorer_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    Explorer& operator*() const { return *explorer_; }
+
+private:
+    static inline std::mutex mutex;
+    static inline std::vector<std::unique_ptr<Explorer>> free;
+    std::unique_ptr<Explorer> explorer_;
+};
+
+// The explored clusters of a row, ascending: the best `beam` by `order`, and what is in e.chosen already.
+void choose_clusters(Explorer& e, const float* order, std::int64_t n_clusters, std::int64_t beam) {
+    e.ranked.clear();
+    for (std::int64_t c = 0; c < n_clusters; ++c) e.ranked.push_back({order[c], static_cast<std::int32_t>(c)});
+    if (beam < n_clusters) std::nth_element(e.ranked.begin(), e.ranked.begin() + beam, e.ranked.end(), better);
+    for (std::int64_t i = 0; i < std::min(beam, n_clusters); ++i) e.chosen.push_back(e.ranked[static_cast<std::size_t>(i)].id);
+    std::sort(e.chosen.begin(), e.chosen.end());
+    e.chosen.erase(std::unique(e.chosen.begin(), e.chosen.end()), e.chosen.end());
+}
+
+// The best path to every label that the chosen clusters lead to.
+void walk(Explorer& e, const GraphView& graph, const float* clusters) {
+    e.start(graph.n_labels);
+    for (const std::int32_t c : e.chosen)
+        for (std::int64_t i = graph.begin[c]; i < graph.begin[c + 1]; ++i) {
+            const auto label = static_cast<std::size_t>(graph.labels[i]);
+            const float score = clusters[c] + graph.scores[i];
+            if (e.seen[label] != e.row) {
+                e.seen[label] = e.row;
+                e.reached.push_back(static_cast<std::int32_t>(label));
+            } else if (!(score > e.best[label])) {
+                continue;
+            }
+            e.best[label] = score;
+            e.edge[label] = static_cast<std::int32_t>(i);
+        }
+}
+
+// Leaves the `width` best of the reached labels, ascending.
+void cut(Explorer& e, std::int64_t width) {
+    if (static_cast<std::int64_t>(e.reached.size()) > width) {
+        e.ranked.clear();
+        for (const std::int32_t label : e.reached) e.ranked.push_back({e.best[static_cast<std::size_t>(label)], label});
+        std::nth_element(e.ranked.begin(), e.ranked.begin() + width, e.ranked.end(), better);
+        e.reached.clear();
+        for (std::int64_t i = 0; i < width; ++i) e.reached.push_back(e.ranked[static_cast<std::size_t>(i)].id);
+    }
+    std::sort(e.reached.begin(), e.reached.end());
+}
+
+}  // namespace
+
+void explore(const GraphView& graph, const float* clusters, const float* order, std::int64_t rows, std::int64_t beam,
+             const std::int64_t* truth_begin, const std::int32_t* truth, const std::int32_t* parents, const Shortlists& out,
+             int threads) {
+    const float nothing = -std::numeric_limits<float>::infinity();
+    parallel_for((rows + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
+        const Lease lease;
+        Explorer& e = *lease;
+        for (std::int64_t row = block * rows_at_once; row < std::min(rows, (block + 1) * rows_at_once); ++row) {
+            e.chosen.clear();
+            if (parents != nullptr)
+                for (std::int64_t i = truth_begin[row]; i < truth_begin[row + 1]; ++i)
+                    if (parents[i] >= 0) e.chosen.push_back(parents[i]);
+            choose_clusters(e, order + row * graph.n_clusters, graph.n_clusters, beam);
+            walk(e, graph, clusters + row * graph.n_clusters);
+            if (truth_begin != nullptr && out.truth_scores != nullptr)
+                for (std::int64_t i = truth_begin[row]; i < truth_begin[row + 1]; ++i) {
+                    const auto label = static_cast<std::size_t>(truth[i]);
+                    const bool found = e.seen[label] == e.row;
+                    out.truth_scores[i] = found ? e.best[label] : nothing;
+                    out.truth_edges[i] = found ? e.edge[label] : -1;
+                }
+            cut(e, out.width);
+            const auto n = static_cast<std::int64_t>(e.reached.size());
+            for (std::int64_t i = 0; i < out.width; ++i) {
+                const std::int64_t at = row * out.width + i;
+                const bool there = i < n;
+                const std::int32_t label = there ? e.reached[static_cast<std::size_t>(i)] : -1;
+                out.labels[at] = label;
+                out.scores[at] = there ? e.best[static_cast<std::size_t>(label)] : nothing;
+                if (out.edges != nullptr) out.edges[at] = there ? e.edge[static_cast<std::size_t>(label)] : -1;
+            }
+            if (out.targets == nullptr) continue;
+            std::uint8_t* targets = out.targets + row * out.width;
+            std::fill(targets, targets + out.width, std::uint8_t{0});
+            for (std::int64_t i = truth_begin[row]; i < truth_begin[row + 1]; ++i) {
+                const auto at = std::lower_bound(e.reached.begin(), e.reached.end(), truth[i]);
+                if (at != e.reached.end() && *at == truth[i]) targets[at - e.reached.begin()] = 1;
+            }
+        }
+    });
+}
+
+void spread_gradients(const std::int32_t* edges, const float* gradients, std::int64_t rows, std::int64_t width,
+                      const std::int32_t* edge_cluster, std::int64_t n_clusters, float* by_cluster, double* by_edge) {
+    for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
+            if (edges[i] < 0 || gradients[i] == 0.0f) continue;
+            by_cluster[row * n_clusters + edge_cluster[edges[i]]] += gradients[i];
+            by_edge[edges[i]] += gradients[i];
+        }
+}
+
+double path_loss(const std::int32_t* labels, const float* scores, const float* logits, const std::uint8_t* targets, std::int64_t rows,
+                 std::int64_t width, float weight, float* d_scores, float* d_logits, int threads) {
+    std::vector<double> sums(static_cast<std::size_t>(rows));
+    parallel_for(rows, threads, [&](std::int64_t row, int) {
+        double sum = 0;
+        for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
+            d_scores[i] = d_logits[i] = 0.0f;
+            if (labels[i] < 0) continue;
+            const float v = logits[i], u = scores[i];
+            if (targets[i] == 0 && u + std::min(v, 0.0f) < negligible) continue;
+            const float e = std::exp(-std::abs(v));
+            const float yes = v >= 0 ? 1.0f / (1.0f + e) : e / (1.0f + e), no = v >= 0 ? e / (1.0f + e) : 1.0f / (1.0f + e);
+            if (targets[i] != 0) {
+                const float log_yes = std::min(v, 0.0f) - std::log1p(e);
+                sum -= log_yes + u;
+                d_scores[i] = -weight;
+                d_logits[i] = -weight * no;
+            } else {
+                // 1 - p = (1 - e^u) + e^u · (1 - σ(v)), which stays exact when both factors are near 1.
+                const float path = std::exp(u), rest = std::max(-std::expm1(u) + path * no, 1e-6f), p = path * yes;
+                sum -= std::log(rest);
+                d_scores[i] = weight * p / rest;
+                d_logits[i] = weight * p * no / rest;
+            }
+        }
+        sums[static_cast<std::size_t>(row)] = sum;
+    });
+    double total = 0;
+    for (const double sum : sums) total += sum;
+    return total * weight;
+}
+
+void search_graph(const GraphSearch& model, const float* vectors, std::int64_t rows, std::int64_t d, std::int64_t k, int threads,
+                  std::int32_t* ids, float* scores) {
+    const auto dot = hot().dot;
+    const GraphView& graph = model.graph;
+    parallel_for((rows + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
+        const Lease lease;
+        Explorer& e = *lease;
+        std::vector<float> clusters(static_cast<std::size_t>(graph.n_clusters)), order(clusters.size());
+        for (std::int64_t row = block * rows_at_once; row < std::min(rows, (block + 1) * rows_at_once); ++row) {
+            const float* vector = vectors + row * d;
+            float largest = -std::numeric_limits<float>::infinity();
+            for (std::int64_t c = 0; c < graph.n_clusters; ++c) {
+                const float logit = dot(model.cluster_weights + c * d, vector, d) + model.cluster_offsets[c];
+                order[static_cast<std::size_t>(c)] = logit;
+                largest = std::max(largest, logit);
+            }
+            double sum = 0;
+            for (const float logit : order) sum += std::exp(static_cast<double>(logit) - largest);
+            const auto normaliser = static_cast<float>(largest + std::log(sum) - model.log_alpha);
+            for (std::size_t c = 0; c < order.size(); ++c) clusters[c] = std::min(0.0f, order[c] - normaliser);
+            e.chosen.clear();
+            choose_clusters(e, order.data(), graph.n_clusters, model.beam);
+            walk(e, graph, clusters.data());
+            cut(e, model.width);
+            e.ranked.clear();
+            for (std::size_t i = 0; i < e.reached.size(); ++i) {
+                // The table is large and read at random: ask for what comes next.
+                if (i + 2 < e.reached.size()) {
+                    const float* next = model.label_weights + static_cast<std::int64_t>(e.reached[i + 2]) * d;
+                    for (std::int64_t f = 0; f < d; f += 16) __builtin_prefetch(next + f);
+                }
+                const std::int32_t label = e.reached[i];
+                const float v = dot(model.label_weights + static_cast<std::int64_t>(label) * d, vector, d) + model.label_offsets[label];
+                const float log_yes = std::min(v, 0.0f) - std::log1p(std::exp(-std::abs(v)));
+                e.ranked.push_back({log_yes + e.best[static_cast<std::size_t>(label)], label});
+            }
+            const std::int64_t n = topk(e.ranked.data(), static_cast<std::int64_t>(e.ranked.size()), k);
+            for (std::int64_t j = 0; j < k; ++j) {
+                ids[row * k + j] = j < n ? e.ranked[static_cast<std::size_t>(j)].id : -1;
+                scores[row * k + j] = j < n ? e.ranked[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
+            }
+        }
+    });
+}
+
+}  // namespace ramify

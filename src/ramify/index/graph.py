@@ -1,0 +1,209 @@
+"""A weighted graph from clusters to labels: the learned index of ELIAS (Gupta et al., 2022).
+
+A tree gives each label one cluster. Here a label may hang on several, each edge with a weight that is trained.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base import native
+from ramify.base.errors import DataError
+from ramify.base.sparse import csr_from_parts
+from ramify.base.threads import resolve_threads
+from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
+
+
+@dataclass(frozen=True, eq=False)
+class LabelGraph:
+    """Edges from clusters to labels, sorted by cluster, then by label.
+
+    Attributes
+    ----------
+    begin : (C + 1,) where the edges of each cluster begin
+    labels : (E,) label of each edge
+    scores : (E,) log score of each edge, at most 0
+    """
+
+    begin: LongArray
+    labels: IntArray
+    scores: FloatArray
+    n_labels: int
+
+    def __post_init__(self) -> None:
+        if len(self.begin) < 2 or self.begin[0] != 0 or np.any(np.diff(self.begin) < 0):
+            raise DataError("the edges of the graph do not fit its clusters")
+        if not self.begin[-1] == len(self.labels) == len(self.scores):
+            raise DataError(f"the graph has {len(self.labels)} edges with {len(self.scores)} scores")
+        if len(self.labels) and not (self.labels.min() >= 0 and self.labels.max() < self.n_labels):
+            raise DataError("the graph names labels that do not exist")
+        if not np.all(self.scores <= 0):  # NaN is no score either
+            raise DataError("the graph has scores over 1")
+
+    @classmethod
+    def from_clusters(cls, cluster_of: IntArray, n_clusters: int) -> LabelGraph:
+        """Return the graph of a partition: each label (L,) hangs on its cluster with score 1."""
+        labels = np.argsort(cluster_of, kind="stable").astype(np.int32)
+        begin = np.concatenate([[0], np.cumsum(np.bincount(cluster_of, minlength=n_clusters))]).astype(np.int64)
+        return cls(begin, labels, np.zeros(len(labels), np.float32), len(cluster_of))
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters C."""
+        return len(self.begin) - 1
+
+    @property
+    def arrays(self) -> tuple[LongArray, IntArray, FloatArray]:
+        """What native code takes."""
+        return self.begin, self.labels, self.scores
+
+    def edge_clusters(self) -> IntArray:
+        """Cluster (E,) of each edge."""
+        return np.repeat(np.arange(self.n_clusters, dtype=np.int32), np.diff(self.begin))
+
+    def pruned(self, *, threshold: float | None = None, top: int | None = None) -> LabelGraph:
+        """Drop weak edges: those whose score is below the threshold, or all but the `top` of each cluster.
+
+        Scores stay as they are, and every label keeps its strongest edge.
+        """
+        if (threshold is None) == (top is None):
+            raise ValueError("give either threshold or top")
+        clusters = self.edge_clusters()
+        if threshold is not None:
+            keep = np.exp(self.scores) >= threshold
+        else:
+            order = np.lexsort((self.labels, -self.scores, clusters))
+            rank = np.empty(len(order), np.int64)
+            rank[order] = np.arange(len(order)) - self.begin[clusters[order]]
+            keep = rank < int(top or 0)
+        keep[self.strongest_edges()] = True
+        begin = np.concatenate([[0], np.cumsum(np.bincount(clusters[keep], minlength=self.n_clusters))])
+        return LabelGraph(begin.astype(np.int64), self.labels[keep], self.scores[keep], self.n_labels)
+
+    def strongest_edges(self) -> LongArray:
+        """Number of the strongest edge of each label that has one, by score, then by cluster."""
+        order = np.lexsort((np.arange(len(self.labels)), -self.scores, self.labels))
+        return order[np.flatnonzero(np.diff(self.labels[order], prepend=-1))]
+
+
+@dataclass(frozen=True, eq=False)
+class IndexReport:
+    """What a graph looks like.
+
+    Attributes
+    ----------
+    n_edges : number of edges E
+    strong : share of the edges whose score is over each threshold
+    survived : share of the labels whose edge to their first cluster scores over each threshold
+    clusters_by_decile : (10,) mean number of clusters on which a label hangs by a score over 0.25, frequent ones first
+    by_rank : mean score of the strongest, second, … edge of a cluster
+    """
+
+    n_edges: int
+    strong: dict[float, float]
+    survived: dict[float, float]
+    clusters_by_decile: DoubleArray
+    by_rank: DoubleArray
+
+    @classmethod
+    def of(cls, graph: LabelGraph, cluster_of: IntArray, deciles: AnyArray) -> IndexReport:
+        """Look at a graph; cluster_of (L,) is where each label was first, deciles (L,) how frequent it is."""
+        scores, clusters = np.exp(graph.scores.astype(np.float64)), graph.edge_clusters()
+        first = scores[clusters == cluster_of[graph.labels]]
+        n_strong = np.bincount(graph.labels, scores > 0.25, minlength=graph.n_labels)
+        order = np.lexsort((-scores, clusters))
+        rank = np.arange(len(order)) - graph.begin[clusters[order]]
+        return cls(
+            len(scores),
+            {t: float(np.mean(scores > t)) if len(scores) else 0.0 for t in THRESHOLDS},
+            {t: float((first > t).sum() / max(1, graph.n_labels)) for t in THRESHOLDS},
+            np.array([n_strong[deciles == d].mean() if np.any(deciles == d) else np.nan for d in range(10)]),
+            np.bincount(rank, scores[order]) / np.maximum(1, np.bincount(rank)),
+        )
+
+    def tables(self) -> dict[str, list[list[str]]]:
+        """Return it as tables of text, by title."""
+        shares = [[f"> {t:g}", f"{self.strong[t]:.1%}", f"{self.survived[t]:.1%}"] for t in THRESHOLDS]
+        places = sorted({min(p, len(self.by_rank)) for p in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)} - {0})
+        return {
+            f"{self.n_edges:,} edges": [["score", "of the edges", "of the labels at their first cluster"], *shares],
+            "clusters of a label, score > 0.25": [
+                ["labels by frequency", "clusters"],
+                *([f"tenth {d + 1}", f"{x:.2f}"] for d, x in enumerate(self.clusters_by_decile)),
+            ],
+            "edges of a cluster, strongest first": [
+                ["place", "mean score"],
+                *([f"{p}", f"{self.by_rank[p - 1]:.3f}"] for p in places),
+            ],
+        }
+
+
+THRESHOLDS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.9)
+
+
+def build_clusters(Z: Csr, n_clusters: int, *, seed: int = 0, threads: int | None = None) -> IntArray:
+    """Cluster (L,) of each label by balanced spherical 2-means of its vector (L × d); a power of two of them."""
+    n_labels = Z.shape[0]
+    depth = min(int(math.log2(n_clusters)), int(math.log2(n_labels))) if n_labels > 1 else 0
+    order = native.balanced_halves(Z, depth, True, 20, 0.0, seed, resolve_threads(threads))
+    borders = np.array([0, n_labels], np.int64)
+    for _ in range(depth):
+        middle = borders[:-1] + np.diff(borders) // 2
+        borders = np.append(np.stack([borders[:-1], middle], axis=1).ravel(), n_labels)
+    cluster_of = np.empty(n_labels, np.int32)
+    cluster_of[order] = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))
+    return cluster_of
+
+
+def build_edges(
+    matched: Csr, Y: Csr, n_edges: int, cluster_of: IntArray, *, threads: int | None = None
+) -> tuple[LongArray, IntArray, FloatArray]:
+    """Edges where matched points meet labels: the largest entries of each row of MᵀY.
+
+    Parameters
+    ----------
+    matched : M (n × C) scores of the clusters that the search finds for each point
+    Y : labels of the points (n × L)
+    n_edges : edges of a cluster at most; a label that would have none gets one more, where it weighs most, or at its
+        own cluster if no point led anywhere
+    cluster_of : (L,) a cluster for each label
+
+    Returns
+    -------
+    begin (C + 1,), labels (E,), weights (E,) : weights are the entries of MᵀY
+    """
+    n_threads = resolve_threads(threads)
+    M = sparse.csr_matrix(matched.T)
+    together = native.spmm(M, Y, n_threads, unit_rows=False)
+    kept = native.largest_entries(together, n_edges, n_threads) if together.nnz else together
+    orphans = np.flatnonzero(np.bincount(kept.indices, minlength=Y.shape[1]) == 0)
+    by_label = sparse.csc_matrix(together)
+    clusters = cluster_of[orphans].copy()
+    weights = np.zeros(len(orphans), np.float32)
+    for i, label in enumerate(orphans):
+        column = slice(by_label.indptr[label], by_label.indptr[label + 1])
+        if column.stop > column.start:
+            best = int(np.argmax(by_label.data[column]))
+            clusters[i], weights[i] = by_label.indices[column][best], by_label.data[column][best]
+    rows = np.concatenate([np.repeat(np.arange(kept.shape[0]), np.diff(kept.indptr)), clusters])
+    labels = np.concatenate([kept.indices, orphans])
+    values = np.concatenate([kept.data, weights])
+    order = np.lexsort((labels, rows))
+    begin = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=kept.shape[0]))]).astype(np.int64)
+    return begin, labels[order].astype(np.int32), values[order].astype(np.float32)
+
+
+def matched_clusters(logits: FloatArray, beam: int, log_alpha: float) -> Csr:
+    """Scores min(1, α · softmax) of the best `beam` clusters of each row of logits (n, C), as a sparse matrix."""
+    n, n_clusters = logits.shape
+    beam = min(beam, n_clusters)
+    best = np.sort(np.argpartition(-logits, beam - 1, axis=1)[:, :beam], axis=1).astype(np.int32)
+    top = logits.max(axis=1, keepdims=True)
+    normaliser = top + np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
+    scores = np.exp(np.minimum(0.0, np.take_along_axis(logits, best, 1) - normaliser + log_alpha))
+    indptr = np.arange(n + 1, dtype=np.int32) * beam
+    return csr_from_parts(scores.astype(np.float32).ravel(), best.ravel(), indptr, (n, n_clusters))

@@ -1,0 +1,1 @@
+"""What the deep models share: encoders, tables of classifiers, the training loop."""

@@ -1,0 +1,183 @@
+"""Encoders: from features to vectors φ (n, D), trained together with what stands on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify.base import native
+from ramify.base.config import Config, param
+from ramify.base.errors import ModelFormatError
+from ramify.base.mixed import Mixed
+from ramify.base.sparse import as_csr
+from ramify.base.types import Csr, FloatArray
+from ramify.io.store import Store, StoreWriter
+from ramify.labels.representations import normalize_rows
+from ramify.nn.tables import Adam, DenseParameter, RowTable
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BagEncoder(Config):
+    """Word vectors, weighted by TF-IDF and added up, then a residual layer. Small, fast, and learned from the corpus.
+
+    Over dense features there are no words to learn: the residual layer alone adapts them.
+    """
+
+    width: int = param(300, "numbers in a vector; dense features keep their own width", low=2)
+    power_steps: int = param(3, "rounds of the decomposition that word vectors start from", low=0)
+
+
+class Bag:
+    """A `BagEncoder` with its arrays: φ = h + relu(R h + r), h = relu(Σ x_t e_t) or dense features as they are."""
+
+    def __init__(self, words: FloatArray | None, residual: FloatArray, offset: FloatArray) -> None:
+        self.words = None if words is None else RowTable(words, None)
+        self.residual = DenseParameter(residual)
+        self.offset = DenseParameter(offset)
+
+    @classmethod
+    def start(cls, X: Mixed, Y: Csr, config: BagEncoder, *, seed: int, threads: int) -> Bag:
+        """Return an encoder to train on features X with labels Y: word vectors by what words occur with."""
+        random = np.random.default_rng(seed)
+        if X.sparse.shape[1] == 0:
+            width, words = X.dense.shape[1], None
+        else:
+            width = config.width
+            words = word_vectors(X.sparse, Y, width, power_steps=config.power_steps, random=random, threads=threads)
+        bound = 0.1 / np.sqrt(max(1, width))
+        residual = random.uniform(-bound, bound, (width, width)).astype(np.float32)
+        return cls(words, residual, np.zeros(width, np.float32))
+
+    @property
+    def width(self) -> int:
+        """Numbers D in a vector."""
+        return len(self.offset.values)
+
+    def encode(self, X: Mixed, threads: int) -> FloatArray:
+        """Vectors (n, D); each row is computed by itself."""
+        residual, offset = self.residual.values, self.offset.values
+        if self.words is None:
+            return native.encode_dense(X.dense, residual, offset, threads)
+        return native.encode_bags(X.sparse, self.words.weights, residual, offset, threads)
+
+    # ---- training ----
+
+    def forward(self, X: Mixed, threads: int) -> tuple[FloatArray, Any]:
+        """Vectors (n, D) of a batch, and what `backward` needs."""
+        words = self.words
+        h = X.dense if words is None else np.maximum(native.spmm_dense(X.sparse, words.weights, threads), 0.0)
+        z = h @ self.residual.values.T + self.offset.values
+        return h + np.maximum(z, 0.0), (X, h, z)
+
+    def backward(self, tape: Any, d_vectors: FloatArray, adam: Adam, threads: int) -> None:
+        """Learn from the gradients (n, D) of a batch's vectors."""
+        X, h, z = tape
+        d_z = d_vectors * (z > 0)
+        if self.words is not None:
+            d_h = np.ascontiguousarray((d_vectors + d_z @ self.residual.values) * (h > 0), np.float32)
+            lists, values = padded_rows(X.sparse)
+            self.words.step(native.group_pairs(lists, X.sparse.shape[1]), values, d_h, adam, threads)
+        self.residual.step(d_z.T @ h, adam)
+        self.offset.step(d_z.sum(axis=0), adam)
+
+    def snapshot(self) -> Bag:
+        """Return a copy of the arrays, without moments."""
+        words = None if self.words is None else self.words.weights.copy()
+        return Bag(words, self.residual.values.copy(), self.offset.values.copy())
+
+    # ---- files ----
+
+    def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
+        """Write the arrays into a model's directory."""
+        if self.words is not None:
+            writer.array(f"{prefix}words", self.words.weights)
+        writer.array(f"{prefix}residual", self.residual.values)
+        writer.array(f"{prefix}offset", self.offset.values)
+        return {"words": self.words is not None}
+
+    @classmethod
+    def load_from(cls, store: Store, info: Any, prefix: str, n_features: int) -> Bag:
+        """Open what `save_to` wrote."""
+        if not isinstance(info, dict) or not isinstance(info.get("words"), bool):
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the encoder")
+        offset = store.array(f"{prefix}offset", np.float32, ndim=1)
+        d = len(offset)
+        words = store.array(f"{prefix}words", np.float32, shape=(n_features, d)) if info["words"] else None
+        if words is None and d != n_features:
+            raise ModelFormatError(f"{store.path}: the encoder does not fit the features")
+        encoder = cls.__new__(cls)
+        encoder.words = None if words is None else RowTable(words, None)
+        encoder.residual = DenseParameter(store.array(f"{prefix}residual", np.float32, shape=(d, d)))
+        encoder.offset = DenseParameter(offset)
+        return encoder
+
+
+def word_vectors(
+    X: Csr, Y: Csr, width: int, *, power_steps: int, random: np.random.Generator, threads: int
+) -> FloatArray:
+    """Word vectors (V, width) from a corpus X (n × V) with labels Y (n × L): what words occur with.
+
+    Half of the directions tell texts apart by their words, half by their labels. Each is there twice, with both signs:
+    after the relu that follows nothing of it is lost.
+    """
+    n_words, half = X.shape[1], (width + 1) // 2
+    words, labels = (X, X.T.tocsr()), (normalize_rows(Y), normalize_rows(Y).T.tocsr())
+    ways = [(words[0], words[1]), (labels[1] @ X, words[1] @ labels[0])]
+    parts = []
+    for (there, back), rank in zip(ways, (half // 2, half - half // 2), strict=True):
+        there, back = as_csr(there, "X"), as_csr(back, "X")
+        parts.append(_directions(there, back, rank, power_steps, random, threads))
+    directions = np.hstack(parts)
+    vectors = np.hstack([directions, -directions])[:, :width]
+    vectors = np.ascontiguousarray(np.pad(vectors, ((0, 0), (0, width - vectors.shape[1]))), np.float32)
+    size = np.sqrt(
+        np.mean(np.square(native.spmm_dense(X[: min(len(X.indptr) - 1, 4096)], vectors, threads)).sum(axis=1))
+    )
+    assert vectors.shape == (n_words, width)
+    return vectors * np.float32(START_LENGTH / size) if size > 0 else vectors
+
+
+def _directions(
+    there: Csr, back: Csr, rank: int, power_steps: int, random: np.random.Generator, threads: int
+) -> FloatArray:
+    """Strongest directions (V, rank) of a matrix (m × V), given with its transpose, by Halko et al. (2011)."""
+    n_words = there.shape[1]
+    basis = random.standard_normal((n_words, min(n_words, rank + 16))).astype(np.float32)
+    strength = np.ones(basis.shape[1], np.float32)
+    for _ in range(power_steps + 1):
+        basis, _ = _orthonormal(native.spmm_dense(there, np.ascontiguousarray(basis), threads))
+        basis, strength = _orthonormal(native.spmm_dense(back, np.ascontiguousarray(basis), threads))
+    # Between the plain projection, where a few directions drown the rest, and a full whitening, which lifts the noise.
+    scale = np.sqrt(np.maximum(strength[:rank], 1e-3 * max(1e-30, float(strength[0]))))
+    return np.asarray(basis[:, :rank] / scale, np.float32)
+
+
+def _orthonormal(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Orthonormal columns (n, r) that span the same space, strongest first, and their strengths.
+
+    By way of the small r × r matrix of products: a decomposition of the tall one takes minutes.
+    """
+    products = (columns.T @ columns).astype(np.float64)
+    squares, turn = np.linalg.eigh(products)
+    squares, turn = squares[::-1], turn[:, ::-1]
+    strength = np.sqrt(np.maximum(squares, 0.0))
+    scale = np.where(strength > 1e-4 * max(1e-30, float(strength[0])), 1.0 / np.maximum(strength, 1e-30), 0.0)
+    return columns @ (turn * scale).astype(np.float32), strength.astype(np.float32)
+
+
+START_LENGTH = 4.0
+"""Length of a text's vector before training, in the mean."""
+
+
+def padded_rows(X: Csr) -> tuple[Any, FloatArray]:
+    """Columns and values of sparse rows as arrays (n, widest row), -1 and 0 behind the last."""
+    n = X.shape[0]
+    counts = np.diff(X.indptr)
+    width = max(1, int(counts.max(initial=0)))
+    lists = np.full((n, width), -1, np.int32)
+    values = np.zeros((n, width), np.float32)
+    at = np.repeat(np.arange(n), counts), np.arange(X.indptr[-1]) - np.repeat(X.indptr[:-1], counts)
+    lists[at], values[at] = X.indices, X.data
+    return lists, values

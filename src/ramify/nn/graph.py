@@ -1,0 +1,211 @@
+"""The graph from clusters to labels while it is trained, with the classifiers on both sides (ELIAS).
+
+A cluster scores min(1, α · softmax of its logit), an edge min(1, β · softmax within its cluster), a path the product, a
+label its best path ŷ; what is predicted is σ(w·φ + b) · ŷ. All of it is kept as logarithms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ramify.base import native
+from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
+from ramify.index.graph import LabelGraph
+from ramify.nn.tables import Adam, DenseParameter, RowTable
+
+REFRESH = 20
+"""Steps after which the strongest cluster of every label is looked up again."""
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """Settings that training and search share."""
+
+    alpha: float
+    beta: float
+    beam_size: int
+    shortlist: int
+    shortlist_weight: float
+
+
+class Edges:
+    """Trained edges: a logit each, and their log scores as of the last change."""
+
+    def __init__(self, begin: LongArray, labels: IntArray, logits: FloatArray, beta: float, n_labels: int) -> None:
+        self.logits = DenseParameter(logits)
+        self.beta = beta
+        self.graph = LabelGraph(begin, labels, np.zeros(len(labels), np.float32), n_labels)
+        self._cluster = self.graph.edge_clusters()
+        self._filled = np.flatnonzero(np.diff(begin))
+        self._by_label = np.argsort(labels, kind="stable")
+        self._label_begin = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))])
+        self.raw = np.empty(0, np.float32)
+        self.share = np.empty(0, np.float32)
+        self.refresh()
+
+    def _sums(self, values: FloatArray) -> FloatArray:
+        """Sum of values (E,) in each cluster, at each of its edges."""
+        sums = np.zeros(self.graph.n_clusters, np.float32)
+        sums[self._filled] = np.add.reduceat(values, self.graph.begin[self._filled])
+        return sums[self._cluster]
+
+    def refresh(self) -> None:
+        """Compute shares (softmax within the cluster) and log scores from the logits."""
+        a = self.logits.values
+        if len(a) == 0:
+            return
+        top = np.zeros(self.graph.n_clusters, np.float32)
+        top[self._filled] = np.maximum.reduceat(a, self.graph.begin[self._filled])
+        powers = np.exp(a - top[self._cluster])
+        self.share = powers / self._sums(powers)
+        self.raw = (np.log(np.maximum(self.share, 1e-30)) + math.log(self.beta)).astype(np.float32)
+        self.graph = LabelGraph(self.graph.begin, self.graph.labels, np.minimum(self.raw, 0.0), self.graph.n_labels)
+
+    def parents(self) -> IntArray:
+        """Cluster (L,) of the strongest edge of each label, -1 where it has none."""
+        raw = self.raw[self._by_label]
+        parents = np.full(self.graph.n_labels, -1, np.int32)
+        filled = np.flatnonzero(np.diff(self._label_begin))
+        best = np.maximum.reduceat(raw, self._label_begin[filled])
+        is_best = raw == np.repeat(best, np.diff(self._label_begin)[filled])
+        # Written from the last to the first, so that the lowest cluster stands in the end.
+        edges = self._by_label[is_best][::-1]
+        parents[self.graph.labels[edges]] = self._cluster[edges]
+        return parents
+
+    def logit_gradients(self, gradients: FloatArray) -> FloatArray:
+        """Gradients (E,) of the logits from those of the log scores."""
+        passed = np.where(self.raw <= 0, gradients, 0).astype(np.float32)
+        return passed - self.share * self._sums(passed)
+
+    def step(self, gradients: FloatArray, adam: Adam) -> None:
+        """Learn from gradients (E,) of the log scores."""
+        self.logits.step(self.logit_gradients(gradients), adam)
+        self.refresh()
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """The loss of a batch and its gradients.
+
+    Attributes
+    ----------
+    vectors : (n, D)
+    cluster_logits : (n, C)
+    edge_scores : (E,) of the log scores
+    pairs, products : which labels met which vectors, and the gradients (n, K) of their products
+    """
+
+    loss: float
+    vectors: FloatArray
+    cluster_logits: FloatArray
+    edge_scores: FloatArray
+    pairs: native.Pairs
+    products: FloatArray
+
+
+class GraphHead:
+    """Clusters, edges and label classifiers over vectors φ (n, D)."""
+
+    def __init__(
+        self,
+        clusters: tuple[FloatArray, FloatArray],
+        graph: LabelGraph | Edges,
+        labels: tuple[FloatArray, FloatArray],
+        options: GraphOptions,
+    ) -> None:
+        self.cluster_weights, self.cluster_offset = (DenseParameter(part) for part in clusters)
+        self.edges = graph if isinstance(graph, Edges) else None
+        self.fixed = graph if isinstance(graph, LabelGraph) else None
+        self.labels = RowTable(*labels)
+        self.options = options
+        self.log_alpha = math.log(options.alpha)
+        self._edge_cluster = self.graph.edge_clusters()
+        self._parents: IntArray | None = None
+
+    @property
+    def graph(self) -> LabelGraph:
+        """The graph as it is now."""
+        if self.edges is not None:
+            return self.edges.graph
+        assert self.fixed is not None
+        return self.fixed
+
+    def parents(self, step: int) -> IntArray:
+        """Cluster (L,) through which each label is always explored while it is trained."""
+        if self._parents is None or (self.edges is not None and step % REFRESH == 0):
+            if self.edges is not None:
+                self._parents = self.edges.parents()
+            else:
+                self._parents = np.empty(self.graph.n_labels, np.int32)
+                self._parents[self.graph.labels] = self._edge_cluster
+        return self._parents
+
+    def gradients(self, vectors: FloatArray, Y: Csr, number: int, threads: int) -> Gradients:
+        """Loss on a batch of vectors (n, D) with labels Y (n × L), and what it says about everything that is trained.
+
+        The loss is the mean over the shortlists' slots of the classification loss, plus the mean over the labels' slots
+        of -log ŷ times its weight; slots that a row does not fill cost nothing, but count.
+        """
+        options, graph = self.options, self.graph
+        n = len(vectors)
+        logits = vectors @ self.cluster_weights.values.T + self.cluster_offset.values
+        top = logits.max(axis=1, keepdims=True)
+        share = np.exp(logits - top)
+        total = share.sum(axis=1, keepdims=True)
+        share /= total
+        raw = logits - top - np.log(total) + np.float32(self.log_alpha)
+        truth = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), self.parents(number)[Y.indices]
+        lists, scores, edges, targets, truth_scores, truth_edges = native.explore(
+            graph.arrays,
+            graph.n_labels,
+            np.minimum(raw, 0.0),
+            np.ascontiguousarray(logits),
+            options.beam_size,
+            options.shortlist,
+            truth,
+            threads,
+        )
+        width = lists.shape[1]
+        pairs = native.group_pairs(lists, graph.n_labels)
+        products = self.labels.dot(pairs, width, vectors, threads)
+        loss, d_scores, d_products = native.path_loss(lists, scores, products, targets, 1.0 / (n * width), threads)
+        widest = max(1, int(np.diff(Y.indptr).max(initial=0)))
+        weight = options.shortlist_weight / (n * widest)
+        found = truth_edges >= 0
+        loss -= weight * float(truth_scores[found].sum())
+
+        by_cluster = np.zeros_like(raw)
+        by_edge = np.zeros(len(graph.labels), np.float64)
+        native.spread_gradients(edges, d_scores, self._edge_cluster, by_cluster, by_edge)
+        rows = np.repeat(np.arange(n), np.diff(Y.indptr))[found]
+        np.add.at(by_cluster, (rows, self._edge_cluster[truth_edges[found]]), np.float32(-weight))
+        np.add.at(by_edge, truth_edges[found], -weight)
+        passed = np.where(raw <= 0, by_cluster, 0)
+        d_logits = (passed - share * passed.sum(axis=1, keepdims=True)).astype(np.float32)
+        d_vectors = self.labels.dot_back(pairs, d_products, threads) + d_logits @ self.cluster_weights.values
+        return Gradients(loss, np.ascontiguousarray(d_vectors), d_logits, by_edge.astype(np.float32), pairs, d_products)
+
+    def step(
+        self, vectors: FloatArray, Y: Csr, adam: Adam, cluster_rate: float, edge_rate: float, threads: int
+    ) -> tuple[float, FloatArray]:
+        """Learn from a batch: loss and gradients (n, D) of its vectors (n, D)."""
+        found = self.gradients(vectors, Y, adam.step, threads)
+        self.labels.step(found.pairs, found.products, vectors, adam, threads)
+        cluster_adam = Adam(cluster_rate, adam.step, weight_decay=adam.weight_decay)
+        self.cluster_weights.step(found.cluster_logits.T @ vectors, cluster_adam)
+        self.cluster_offset.step(found.cluster_logits.sum(axis=0), Adam(cluster_rate, adam.step))
+        if self.edges is not None:
+            self.edges.step(found.edge_scores, Adam(edge_rate, adam.step))
+        return found.loss, found.vectors
+
+
+def reached(lists: IntArray, Y: Csr) -> BoolArray:
+    """Whether each label of Y (n × L) is on the list (n, k) of its row; in the order of Y's entries."""
+    rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
+    wanted = rows * Y.shape[1] + Y.indices
+    there = (np.arange(len(lists), dtype=np.int64)[:, None] * Y.shape[1] + lists)[lists >= 0]
+    return np.isin(wanted, there)

@@ -1,0 +1,95 @@
+"""Parameters and their optimiser: tables of which a step uses a few rows, and small dense arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ramify.base import native
+from ramify.base.types import FloatArray, LongArray
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Settings of one step."""
+
+    rate: float
+    step: int
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+    @property
+    def numbers(self) -> native.Adam:
+        """What native code takes."""
+        return self.rate, self.beta1, self.beta2, self.epsilon, self.weight_decay, self.step
+
+
+@dataclass(eq=False)
+class RowTable:
+    """A table (n, D) with an offset for each row, trained by Adam on the rows that a step uses.
+
+    Moments are made when a row is first used, so that a table of a million rows costs no more than it must. They rest
+    while their row is not used; the bias correction counts all steps, as in torch's SparseAdam.
+    """
+
+    weights: FloatArray
+    offset: FloatArray | None
+    _slots: LongArray | None = field(init=False, default=None, repr=False)
+    _moments: tuple[FloatArray, FloatArray] | None = field(init=False, default=None, repr=False)
+    _n_slots: int = field(init=False, default=0, repr=False)
+
+    def _room(self, n: int) -> tuple[FloatArray, FloatArray]:
+        width = self.weights.shape[1] + 1
+        return np.zeros((n, width), np.float32), np.zeros((n, width), np.float32)
+
+    def dot(self, pairs: native.Pairs, width: int, vectors: FloatArray, threads: int) -> FloatArray:
+        """Products (n, width) of vectors (n, D) with the rows on their lists."""
+        assert self.offset is not None
+        return native.gather_dot(pairs, width, self.weights, self.offset, vectors, threads)
+
+    def dot_back(self, pairs: native.Pairs, gradients: FloatArray, threads: int) -> FloatArray:
+        """Gradients of the vectors (n, D) from those of the products (n, width)."""
+        return native.gather_dot_back(pairs, self.weights, gradients, threads)
+
+    def step(self, pairs: native.Pairs, gradients: FloatArray, vectors: FloatArray, adam: Adam, threads: int) -> None:
+        """Move the rows in use; the gradient of a row is Σ gradient · vector over its pairs."""
+        rows = pairs[0]
+        if self._slots is None or self._moments is None:
+            self._slots, self._moments = np.full(len(self.weights), -1, np.int64), self._room(0)
+        new = rows[self._slots[rows] < 0]
+        if len(new):
+            self._slots[new] = self._n_slots + np.arange(len(new))
+            self._n_slots += len(new)
+            if self._n_slots > len(self._moments[0]):
+                old = self._moments
+                self._moments = self._room(min(len(self.weights), max(self._n_slots, 2 * len(old[0]))))
+                for before, now in zip(old, self._moments, strict=True):
+                    now[: len(before)] = before
+        native.row_adam(
+            pairs,
+            gradients,
+            vectors,
+            self.weights,
+            self.offset,
+            self._slots[rows],
+            self._moments,
+            adam.numbers,
+            threads,
+        )
+
+
+class DenseParameter:
+    """A small array, trained by Adam as a whole."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self.values = values
+        self._moments: tuple[FloatArray, FloatArray] | None = None
+
+    def step(self, gradients: FloatArray, adam: Adam) -> None:
+        """Move the array against its gradients."""
+        if self._moments is None:
+            self._moments = np.zeros_like(self.values), np.zeros_like(self.values)
+        native.flat_adam(self.values, np.ascontiguousarray(gradients, np.float32), self._moments, adam.numbers)
