@@ -147,6 +147,7 @@ struct Group {
     void add(std::int64_t row, const F8 (&step)[H]) const {
         const std::int32_t* index = rows.indices + rows.begin[row];
         const float* value = rows.values + rows.begin[row];
+        // Copies, since the compiler must think that the stores below could change what they are copies of.
         float* const weights = scratch.weights;
         const std::int64_t n = rows.length[row];
         F8 by[H];

@@ -16,6 +16,7 @@ from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
+from ramify.index.kmeans import TreeConfig, balanced_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,11 +150,8 @@ def build_clusters(Z: Csr, n_clusters: int, *, seed: int = 0, threads: int | Non
     """Cluster (L,) of each label by balanced spherical 2-means of its vector (L × d); a power of two of them."""
     n_labels = Z.shape[0]
     depth = min(int(math.log2(n_clusters)), int(math.log2(n_labels))) if n_labels > 1 else 0
-    order = native.balanced_halves(Z, depth, True, 20, 0.0, seed, resolve_threads(threads))
-    borders = np.array([0, n_labels], np.int64)
-    for _ in range(depth):
-        middle = borders[:-1] + np.diff(borders) // 2
-        borders = np.append(np.stack([borders[:-1], middle], axis=1).ravel(), n_labels)
+    config = TreeConfig(method="halves", tolerance=0.0)
+    order, borders = balanced_parts(Z, depth, config, seed, resolve_threads(threads))
     cluster_of = np.empty(n_labels, np.int32)
     cluster_of[order] = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))
     return cluster_of

@@ -56,11 +56,7 @@ def _halves(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
     n_labels = Z.shape[0]
     depth = max(1, math.ceil(math.log2(n_labels / config.max_leaf)))
     depth = min(depth, int(math.log2(n_labels)))
-    order = native.balanced_halves(Z, depth, config.spherical, config.max_iterations, config.tolerance, seed, threads)
-    borders = np.array([0, n_labels], np.int64)
-    for _ in range(depth):
-        middle = borders[:-1] + np.diff(borders) // 2
-        borders = np.append(np.stack([borders[:-1], middle], axis=1).ravel(), n_labels)
+    order, borders = balanced_parts(Z, depth, config, seed, threads)
     levels = [borders]
     n_nodes = 1 << depth
     while n_nodes > config.branching and (config.max_depth is None or len(levels) < config.max_depth):
@@ -69,6 +65,16 @@ def _halves(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
         n_nodes = n_above
     levels.append(np.array([0, n_nodes], np.int64))
     return LabelTree(tuple(level.astype(np.int64) for level in reversed(levels)), order, n_labels)
+
+
+def balanced_parts(Z: Csr, depth: int, config: TreeConfig, seed: int, threads: int) -> tuple[IntArray, LongArray]:
+    """Labels in the order of 2^depth parts of equal size, and the borders of the parts."""
+    order = native.balanced_halves(Z, depth, config.spherical, config.max_iterations, config.tolerance, seed, threads)
+    borders = np.array([0, Z.shape[0]], np.int64)
+    for _ in range(depth):
+        middle = borders[:-1] + np.diff(borders) // 2
+        borders = np.append(np.stack([borders[:-1], middle], axis=1).ravel(), Z.shape[0])
+    return order, borders
 
 
 def _kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
