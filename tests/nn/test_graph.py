@@ -65,7 +65,7 @@ def slow_loss(head, vectors, Y, W_c, b_c, a, W_l, b_l):
                 if graph.labels[e] not in best or score > best[graph.labels[e]]:
                     best[int(graph.labels[e])] = score
         ranked = sorted(best, key=lambda label: (-best[label], label))[:width]
-        lists.append(sorted(ranked))
+        lists.append({label: best[label] for label in sorted(ranked)})
         for label in ranked:
             p = np.exp(best[label]) / (1 + np.exp(-(vectors[i] @ W_l[label] + b_l[label])))
             loss -= (np.log(p) if label in truth else np.log(max(1e-6, 1 - p))) / (n * width)
@@ -109,7 +109,7 @@ def test_loss_and_gradients(stage, seed):
     width = head.options.shortlist
     for i in range(len(vectors)):
         mine = [int(r) for k, r in enumerate(rows) if np.any(places[begin[k] : begin[k + 1]] // width == i)]
-        assert mine == lists[i]
+        assert mine == list(lists[i])
 
     d_weights, d_offset = label_gradients(head, found, vectors)
     edges = None if head.edges is None else head.edges.logit_gradients(found.edge_scores)
@@ -162,12 +162,14 @@ def test_a_search_is_a_step_without_its_truth():
     ids, scores = native.search_graph(head.graph.arrays, clusters, labels, head.log_alpha, 2, 9, vectors, 4, 1)
     x = vectors.astype(np.float64)
     _, lists = slow_loss(head, x, sparse.csr_matrix((len(x), 23), dtype=np.float32), *parts(head))
-    for i, row in enumerate(lists):
+    for i, paths in enumerate(lists):
+        row = list(paths)
         logits = x[i] @ labels[0][row].T.astype(np.float64) + labels[1][row]
-        assert set(ids[i][ids[i] >= 0]) <= set(row)
-        assert np.all(np.diff(scores[i][ids[i] >= 0]) <= 0)
-        assert len(row) < 4 or scores[i, 0] <= 0
-        assert len(logits) == len(row)
+        expected = dict(zip(row, np.array([paths[label] for label in row]) - np.log1p(np.exp(-logits)), strict=True))
+        best = sorted(expected, key=lambda label: -expected[label])[:4]
+        assert ids[i][: len(best)].tolist() == best
+        assert scores[i][: len(best)] == pytest.approx([expected[label] for label in best], abs=1e-4)
+        assert np.all(ids[i][len(best) :] == -1)
     one = native.search_graph(head.graph.arrays, clusters, labels, head.log_alpha, 2, 9, vectors[2:3], 4, 1)
     assert np.array_equal(one[0][0], ids[2])
     assert np.array_equal(one[1][0], scores[2])
