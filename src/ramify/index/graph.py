@@ -195,13 +195,19 @@ def build_edges(
     return begin, labels[order].astype(np.int32), values[order].astype(np.float32)
 
 
+def cluster_scores(logits: FloatArray, log_alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Log scores log α + log softmax (n, C) of the clusters, not yet cut at 0, and the softmax itself."""
+    top = logits.max(axis=1, keepdims=True)
+    share = np.exp(logits - top)
+    total = share.sum(axis=1, keepdims=True)
+    return logits - top - np.log(total) + np.float32(log_alpha), share / total
+
+
 def matched_clusters(logits: FloatArray, beam: int, log_alpha: float) -> Csr:
     """Scores min(1, α · softmax) of the best `beam` clusters of each row of logits (n, C), as a sparse matrix."""
     n, n_clusters = logits.shape
     beam = min(beam, n_clusters)
     best = np.sort(np.argpartition(-logits, beam - 1, axis=1)[:, :beam], axis=1).astype(np.int32)
-    top = logits.max(axis=1, keepdims=True)
-    normaliser = top + np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
-    scores = np.exp(np.minimum(0.0, np.take_along_axis(logits, best, 1) - normaliser + log_alpha))
+    scores = np.exp(np.minimum(0.0, np.take_along_axis(cluster_scores(logits, log_alpha)[0], best, 1)))
     indptr = np.arange(n + 1, dtype=np.int32) * beam
     return csr_from_parts(scores.astype(np.float32).ravel(), best.ravel(), indptr, (n, n_clusters))

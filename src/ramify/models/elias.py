@@ -18,7 +18,7 @@ from ramify.base.ranking import Ranking
 from ramify.base.sparse import as_csr
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
-from ramify.index.graph import IndexReport, LabelGraph, build_clusters, build_edges, matched_clusters
+from ramify.index.graph import IndexReport, LabelGraph, build_clusters, build_edges, cluster_scores, matched_clusters
 from ramify.io.labels import LabelVocabulary, align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
@@ -255,12 +255,10 @@ class EliasMember:
     def shortlists(self, vectors: FloatArray, threads: int) -> IntArray:
         """Labels (n, K) that get a classifier's score, -1 behind the last."""
         logits = (vectors @ self.clusters[0].T + self.clusters[1]).astype(np.float32)
-        top = logits.max(axis=1, keepdims=True)
-        scores = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True)) + self.log_alpha
         found = native.explore(
             self.graph.arrays,
             self.graph.n_labels,
-            np.minimum(scores, 0).astype(np.float32),
+            np.minimum(cluster_scores(logits, self.log_alpha)[0], 0),
             logits,
             self.beam_size,
             self.shortlist,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ramify.base import native
 from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.ranking import Ranking
@@ -124,7 +125,7 @@ def fit_ranker(
     first, second = judged[::2], judged[1::2]
     pq, p, q = plain._products(*part(first), threads)
     there = ids[first] >= 0
-    truth = _hits(ids[first], Y[first])
+    truth = native.ranking_hits(ids[first], Y[first], threads)
     pairs = _pair_features(pq, p, q, counts, ids[first])[there.ravel()]
     candidates: list[SparseRanker | None] = [None, plain]
     if truth.any():
@@ -155,13 +156,6 @@ def _pattern(ids: IntArray, n_labels: int) -> tuple[Csr, LongArray]:
     indices = columns[there].astype(np.int32)
     places = (np.arange(len(ids))[:, None] * ids.shape[1] + order)[there]
     return csr_from_parts(np.ones(len(indices), np.float32), indices, indptr, (len(ids), n_labels)), places
-
-
-def _hits(ids: IntArray, Y: Csr) -> Any:
-    n_labels = Y.shape[1]
-    rows = np.repeat(np.arange(Y.shape[0], dtype=np.int64), np.diff(Y.indptr))
-    keys = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels + ids
-    return np.isin(keys, rows * n_labels + Y.indices) & (ids >= 0)
 
 
 def _pair_features(pq: FloatArray, p: FloatArray, q: FloatArray, counts: LongArray, ids: IntArray) -> FloatArray:

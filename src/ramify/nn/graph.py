@@ -13,7 +13,7 @@ import numpy as np
 
 from ramify.base import native
 from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
-from ramify.index.graph import LabelGraph
+from ramify.index.graph import LabelGraph, cluster_scores
 from ramify.nn.tables import Adam, DenseParameter, RowTable
 
 REFRESH = 20
@@ -153,11 +153,7 @@ class GraphHead:
         options, graph = self.options, self.graph
         n = len(vectors)
         logits = vectors @ self.cluster_weights.values.T + self.cluster_offset.values
-        top = logits.max(axis=1, keepdims=True)
-        share = np.exp(logits - top)
-        total = share.sum(axis=1, keepdims=True)
-        share /= total
-        raw = logits - top - np.log(total) + np.float32(self.log_alpha)
+        raw, share = cluster_scores(logits, self.log_alpha)
         truth = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), self.parents(number)[Y.indices]
         lists, scores, edges, targets, truth_scores, truth_edges = native.explore(
             graph.arrays,
