@@ -15,6 +15,7 @@ SolverCounts solve_labels(const SolverRows&, const SolverLabels&, const SolverOp
                           const WeightSink&);  // ovr_kernel.cpp
 bool score_pieces(const PackedView&, const ActivePieces&, const std::int32_t*, const float*, std::int64_t, Hit*,
                   float*);  // beam_kernel.cpp
+bool score_visits(const PieceRows&, const QueryFeatures&, const Visit*, std::int64_t, const VisitScratch&);  // beam_kernel.cpp
 namespace {
 
 // One bit a byte for 64 bytes, which are lowered on the way.
@@ -145,7 +146,7 @@ float dot(const float* a, const float* b, std::int64_t n) {
 }  // namespace
 
 const HotKernels& kernels() {
-    static constexpr HotKernels table{scan_text, mark_hits, add_scaled, dot, solve_labels, score_pieces};
+    static constexpr HotKernels table{scan_text, mark_hits, add_scaled, dot, solve_labels, score_pieces, score_visits};
     return table;
 }
 

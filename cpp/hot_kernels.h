@@ -27,6 +27,7 @@ struct HotKernels {
 
     SolveLabels solve_labels;  // ovr_kernel.h
     ScorePieces score_pieces;  // beam_kernel.h
+    ScoreVisits score_visits;  // beam_kernel.h
 };
 
 }  // namespace ramify

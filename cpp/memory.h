@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -41,6 +42,36 @@ struct LargePageAllocator {
     }
     template <class U>
     bool operator==(const LargePageAllocator<U>&) const { return true; }
+};
+
+template <class T>
+using LargeVector = std::vector<T, LargePageAllocator<T>>;
+
+// Room for n values that mean nothing before they are written.
+template <class T>
+class LargeBuffer {
+public:
+    LargeBuffer() = default;
+    LargeBuffer(const LargeBuffer&) = delete;
+    LargeBuffer& operator=(const LargeBuffer&) = delete;
+    ~LargeBuffer() { release(); }
+
+    // What was there is lost if it has to grow.
+    void reserve(std::size_t n) {
+        if (n <= size_) return;
+        release();
+        data_ = LargePageAllocator<T>().allocate(n);
+        size_ = n;
+    }
+    T* data() const { return data_; }
+
+private:
+    void release() {
+        if (size_ > 0) LargePageAllocator<T>().deallocate(data_, size_);
+        size_ = 0;
+    }
+    T* data_ = nullptr;
+    std::size_t size_ = 0;
 };
 
 }  // namespace ramify

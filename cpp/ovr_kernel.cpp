@@ -4,23 +4,13 @@
 #include <string.h>
 
 #include "hot_kernels.h"
+#include "lanes.h"
 
 namespace ramify::RAMIFY_VARIANT {
 
 namespace {
 
-// Eight lanes. Compilers lower it to one AVX register or to two of SSE or NEON; wider ones they lower badly for AVX2.
-using F8 = float __attribute__((vector_size(32)));
-using I8 = std::int32_t __attribute__((vector_size(32)));
-
-inline F8 all8(float x) { return F8{x, x, x, x, x, x, x, x}; }
 inline I8 all8i(std::int32_t x) { return I8{x, x, x, x, x, x, x, x}; }
-inline F8 load8(const float* p) {
-    F8 x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-inline void store8(float* p, F8 x) { memcpy(p, &x, sizeof x); }
 inline F8 min8(F8 a, F8 b) { return a < b ? a : b; }
 inline F8 max8(F8 a, F8 b) { return a > b ? a : b; }
 inline I8 bits8(std::uint32_t bits) {

@@ -42,8 +42,6 @@ struct JobResult {
     std::vector<float> values;
 };
 
-template <class T>
-using LargeVector = std::vector<T, LargePageAllocator<T>>;
 
 template <class Index>
 class Worker {

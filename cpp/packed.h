@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "csr.h"
@@ -34,7 +35,41 @@ struct PackedView {
     std::int64_t n_pieces = 0;
 };
 
-inline int piece_id_bytes(std::int64_t n_pieces) { return n_pieces <= 256 ? 1 : n_pieces <= 65536 ? 2 : 4; }
+// Internal linkage: these are compiled into the variants of the hot loops too (isa.h).
+static inline int piece_id_bytes(std::int64_t n_pieces) { return n_pieces <= 256 ? 1 : n_pieces <= 65536 ? 2 : 4; }
+
+// The block of one feature. The entries of a row are n codes and n columns; they end before `end` in a sound file.
+struct FeatureBlock {
+    std::int64_t n_rows = 0;
+    bool list = true;
+    const std::uint8_t* pieces = nullptr;  // ids or bitmap
+    const std::uint8_t* counts = nullptr;
+    const std::uint8_t* entries = nullptr;
+    const std::uint8_t* end = nullptr;
+};
+
+// False if the file is damaged. A feature without weights has no rows.
+static inline bool read_block(const PackedView& level, std::int64_t feature, FeatureBlock& block) {
+    const std::int64_t begin = level.heads[feature] * block_unit, finish = level.heads[feature + 1] * block_unit;
+    block.n_rows = 0;
+    if (begin == finish) return true;
+    if (begin > finish || finish + table_padding > level.table_size) return false;
+    std::uint32_t header;
+    __builtin_memcpy(&header, level.table + begin, sizeof header);
+    block.n_rows = header / 2;
+    block.list = header % 2 == 0;
+    const std::int64_t room = block.list ? block.n_rows * piece_id_bytes(level.n_pieces) : 16 * ((level.n_pieces + 63) / 64);
+    if (block_header + room + block.n_rows > finish - begin) return false;
+    block.pieces = level.table + begin + block_header;
+    block.counts = block.pieces + room;
+    block.entries = block.counts + block.n_rows;
+    block.end = level.table + finish;
+    return true;
+}
+
+struct DamagedTable : std::runtime_error {
+    DamagedTable() : std::runtime_error("the model is damaged: its weight tables do not fit together") {}
+};
 
 struct PackedWeights {
     std::vector<std::uint32_t> heads;

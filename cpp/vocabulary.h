@@ -75,7 +75,7 @@ private:
     }
 };
 static_assert(sizeof(Slot) == 24);
-using SlotTable = std::vector<Slot, LargePageAllocator<Slot>>;
+using SlotTable = LargeVector<Slot>;
 
 // Where a search begins: the hash scaled to the table, which may have any size.
 inline std::uint64_t home_slot(std::uint64_t hash, std::uint64_t n_slots) {

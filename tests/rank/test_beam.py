@@ -84,7 +84,7 @@ def exact(model, weights, X):
 @pytest.mark.parametrize("n_dense", [0, 37])
 def test_a_beam_of_all_nodes_is_exact_scoring(kind, transform, n_dense):
     model, weights = make_model(kind, transform, n_dense=n_dense)
-    X = queries(n_dense=n_dense)
+    X = queries(n=150, n_dense=n_dense)
     expected = exact(model, weights, X)
     n_labels = model.tree.n_labels
     ids, scores = model.search(X, n_labels, 10**6)
@@ -124,15 +124,16 @@ def test_a_narrow_beam_follows_the_best(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_row_is_like_the_batch_and_threads_do_not_matter(kind):
+@pytest.mark.parametrize("n", [70, 700])  # row by row, and piece by piece
+def test_one_row_is_like_the_batch_and_threads_do_not_matter(kind, n):
     model, _ = make_model(kind, n_dense=5)
-    X = queries(n=70, n_dense=5)
+    X = queries(n=n, n_dense=5)
     ids, scores = model.search(X, 9, 3, threads=1)
     for threads in (2, 5):
         again = model.search(X, 9, 3, threads=threads)
         assert np.array_equal(again[0], ids)
         assert np.array_equal(again[1], scores)
-    for row in (0, 1, 33, 69):
+    for row in (0, 1, *range(33, n, 31)):
         one = model.search(Mixed(X.sparse[row], X.dense[row : row + 1]), 9, 3)
         assert np.array_equal(one[0][0], ids[row])
         assert np.array_equal(one[1][0], scores[row])
@@ -181,10 +182,25 @@ def test_far_away_labels_do_not_tie():
     assert len(set(scores[0])) == 4
 
 
+def test_batches_of_any_size_and_shape():
+    """Rows of very different lengths, pieces with many and with hardly any visits, more rows than are ranked at once."""
+    random = np.random.default_rng(2)
+    model, _ = make_model("many", n_sparse=400)
+    short, long = sparse.random(3000, 400, 0.004, "csr", np.float32, random), sparse.random(8, 400, 1, "csr", np.float32, random)
+    alike = sparse.vstack([short[7]] * 2500)
+    for X in (short, sparse.vstack([short, long, alike], format="csr"), sparse.csr_matrix((200, 400), dtype=np.float32)):
+        ids, scores = model.search(X, 5, 2, threads=3)
+        for row in range(0, X.shape[0], 97):
+            one = model.search(X[row], 5, 2)
+            assert np.array_equal(one[0][0], ids[row])
+            assert np.array_equal(one[1][0], scores[row])
+
+
 @pytest.mark.parametrize("kind", ["many", "paths"])
-def test_damaged_tables_are_refused_or_harmless(kind):
+@pytest.mark.parametrize("n", [20, 400])
+def test_damaged_tables_are_refused_or_harmless(kind, n):
     model, _ = make_model(kind)
-    X = queries(n=20)
+    X = queries(n=n)
     random = np.random.default_rng(0)
     refused = 0
     for _ in range(150):
@@ -250,8 +266,9 @@ from ramify.base import native
 parts = []
 for kind in KINDS:
     model, _ = make_model(kind, n_dense=21)
-    ids, scores = model.search(queries(n_dense=21), 9, 3)
-    parts += [ids.tobytes(), scores.tobytes()]
+    for n in (40, 400):
+        ids, scores = model.search(queries(n, n_dense=21), 9, 3)
+        parts += [ids.tobytes(), scores.tobytes()]
 print(native.isa(), hashlib.sha256(b"".join(parts)).hexdigest())
 """
     found = digests(code, Path(__file__).parent)
