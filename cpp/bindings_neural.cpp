@@ -99,6 +99,20 @@ Out<float> py_gather_dot_back(PyPairs pairs, In2<float> table, In2<float> gradie
     return give_new(std::move(out), {n, d});
 }
 
+template <class Index>
+Out<float> py_score_lists(In<std::int64_t> begin, In<std::int32_t> features, In<float> weights, In2<float> dense_weights, In<float> offset,
+                          In<Index> indptr, In<Index> indices, In<float> data, std::int64_t n_columns, In2<float> dense,
+                          In2<std::int32_t> lists, int threads) {
+    const std::size_t n = lists.shape(0), width = lists.shape(1);
+    auto out = std::make_unique_for_overwrite<float[]>(n * width);
+    {
+        nb::gil_scoped_release release;
+        const LinearRows classifiers{begin.data(), features.data(), weights.data(), dense_weights.data(), size_of(dense_weights.shape(1)), offset.data()};
+        score_lists(classifiers, csr_view<Index>(indptr, indices, data.data(), n_columns), dense.data(), lists.data(), size_of(width), out.get(), threads);
+    }
+    return give_new(std::move(out), {n, width});
+}
+
 using PyAdam = std::tuple<float, float, float, float, float, std::int64_t>;
 
 AdamOptions adam_options(const PyAdam& adam) {
@@ -165,6 +179,10 @@ void bind_neural(nb::module_& m) {
           nb::arg("by_edge"));
     m.def("path_loss", py_path_loss, nb::arg("labels"), nb::arg("scores"), nb::arg("logits"), nb::arg("targets"), nb::arg("weight"),
           nb::arg("threads"));
+    m.def("score_lists", py_score_lists<std::int32_t>, nb::arg("begin"), nb::arg("features"), nb::arg("weights"), nb::arg("dense_weights"), nb::arg("offset"), nb::arg("indptr"),
+          nb::arg("indices"), nb::arg("data"), nb::arg("n_columns"), nb::arg("dense"), nb::arg("lists"), nb::arg("threads"));
+    m.def("score_lists", py_score_lists<std::int64_t>, nb::arg("begin"), nb::arg("features"), nb::arg("weights"), nb::arg("dense_weights"), nb::arg("offset"), nb::arg("indptr"),
+          nb::arg("indices"), nb::arg("data"), nb::arg("n_columns"), nb::arg("dense"), nb::arg("lists"), nb::arg("threads"));
     m.def("group_pairs", py_group_pairs, nb::arg("lists"), nb::arg("n_rows"));
     m.def("gather_dot", py_gather_dot, nb::arg("pairs"), nb::arg("width"), nb::arg("table"), nb::arg("offset"), nb::arg("vectors"),
           nb::arg("threads"));

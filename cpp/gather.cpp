@@ -117,4 +117,33 @@ void flat_adam(float* values, const float* gradients, float* first, float* secon
     for (std::int64_t i = 0; i < n; ++i) step(values[i], gradients[i], first[i], second[i], true);
 }
 
+template <class Index>
+void score_lists(const LinearRows& classifiers, const CsrView<Index>& queries, const float* dense, const std::int32_t* lists,
+                 std::int64_t width, float* out, int threads) {
+    const auto dot = hot().dot;
+    constexpr std::int64_t queries_at_once = 16;
+    parallel_for((queries.rows + queries_at_once - 1) / queries_at_once, threads, [&](std::int64_t block, int) {
+        thread_local std::vector<float> values;  // of a query, by feature; zeros between queries
+        if (static_cast<std::int64_t>(values.size()) < queries.cols) values.resize(static_cast<std::size_t>(queries.cols));
+        for (std::int64_t q = block * queries_at_once; q < std::min(queries.rows, (block + 1) * queries_at_once); ++q) {
+            for (Index i = queries.indptr[q]; i < queries.indptr[q + 1]; ++i) values[static_cast<std::size_t>(queries.indices[i])] = queries.data[i];
+            for (std::int64_t j = 0; j < width; ++j) {
+                const std::int32_t row = lists[q * width + j];
+                float sum = 0;
+                if (row >= 0) {
+                    for (std::int64_t i = classifiers.begin[row]; i < classifiers.begin[row + 1]; ++i)
+                        sum += classifiers.weights[i] * values[static_cast<std::size_t>(classifiers.features[i])];
+                    sum += dot(classifiers.dense + row * classifiers.n_dense, dense + q * classifiers.n_dense, classifiers.n_dense);
+                    sum += classifiers.offset[row];
+                }
+                out[q * width + j] = sum;
+            }
+            for (Index i = queries.indptr[q]; i < queries.indptr[q + 1]; ++i) values[static_cast<std::size_t>(queries.indices[i])] = 0;
+        }
+    });
+}
+
+template void score_lists(const LinearRows&, const CsrView<std::int32_t>&, const float*, const std::int32_t*, std::int64_t, float*, int);
+template void score_lists(const LinearRows&, const CsrView<std::int64_t>&, const float*, const std::int32_t*, std::int64_t, float*, int);
+
 }  // namespace ramify

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "csr.h"
+
 namespace ramify {
 
 // Pairs of a batch by table row, vectors ascending within a row.
@@ -46,5 +48,20 @@ void row_adam(const PairsView& pairs, const float* gradients, const float* vecto
 
 // The same for n numbers with their gradients.
 void flat_adam(float* values, const float* gradients, float* first, float* second, std::int64_t n, const AdamOptions& options);
+
+// Linear classifiers over sparse and dense features.
+struct LinearRows {
+    const std::int64_t* begin = nullptr;    // (rows + 1) sparse weights of each
+    const std::int32_t* features = nullptr;
+    const float* weights = nullptr;
+    const float* dense = nullptr;           // (rows, n_dense)
+    std::int64_t n_dense = 0;
+    const float* offset = nullptr;          // (rows)
+};
+
+// out (queries, width): classifier lists[i, j] on query i; 0 where the list has -1.
+template <class Index>
+void score_lists(const LinearRows& classifiers, const CsrView<Index>& queries, const float* dense, const std::int32_t* lists,
+                 std::int64_t width, float* out, int threads);
 
 }  // namespace ramify

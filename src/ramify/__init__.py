@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ramify.models.popular import Popular
     from ramify.models.xrlinear import XRLinear
     from ramify.nn.encoder import BagEncoder
+    from ramify.nn.transformer import TransformerEncoder
     from ramify.version import __version__
 
 # Everything is imported when it is first used, so that `import ramify` costs nothing.
@@ -44,6 +45,7 @@ _WHERE = {
     "Elias": "ramify.models.elias",
     "OneVsAll": "ramify.models.one_vs_all",
     "Popular": "ramify.models.popular",
+    "TransformerEncoder": "ramify.nn.transformer",
     "XRLinear": "ramify.models.xrlinear",
     "__version__": "ramify.version",
 }
@@ -60,6 +62,7 @@ __all__ = [
     "Popular",
     "RamifyError",
     "Ranking",
+    "TransformerEncoder",
     "XRLinear",
     "__version__",
     "datasets",

@@ -202,6 +202,20 @@ def spread_gradients(
 def path_loss(
     labels: IntArray, scores: FloatArray, logits: FloatArray, targets: ByteArray, weight: float, threads: int
 ) -> tuple[float, FloatArray, FloatArray]: ...
+def score_lists(
+    begin: LongArray,
+    features: IntArray,
+    weights: FloatArray,
+    dense_weights: FloatArray,
+    offset: FloatArray,
+    indptr: AnyArray,
+    indices: AnyArray,
+    data: FloatArray,
+    n_columns: int,
+    dense: FloatArray,
+    lists: IntArray,
+    threads: int,
+) -> FloatArray: ...
 def group_pairs(lists: IntArray, n_rows: int) -> tuple[IntArray, LongArray, LongArray]: ...
 def gather_dot(
     pairs: tuple[IntArray, LongArray, LongArray],

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from ramify.base.mixed import Mixed
 from ramify.nn.encoder import Bag, BagEncoder, padded_rows, word_vectors
+from ramify.nn.points import Points
 from ramify.nn.tables import Adam
 
 pytestmark = pytest.mark.native
@@ -29,12 +30,12 @@ def test_vectors_as_the_slow_twin_has_them(kind):
     mixed = Mixed.of(X if kind == "sparse" else X.toarray())
     bag = Bag.start(mixed, Y, BagEncoder(width=12), seed=1, threads=1)
     assert bag.width == (12 if kind == "sparse" else 40)
-    vectors = bag.encode(mixed, 1)
+    vectors = bag.encode(Points(mixed), 1)
     assert vectors == pytest.approx(slow(bag, mixed), abs=1e-4)
-    assert bag.forward(mixed, 1)[0] == pytest.approx(vectors, abs=1e-4)
-    assert np.array_equal(bag.encode(mixed, 3), vectors)
+    assert bag.forward(Points(mixed), 1)[0] == pytest.approx(vectors, abs=1e-4)
+    assert np.array_equal(bag.encode(Points(mixed), 3), vectors)
     one = Mixed(mixed.sparse[4], mixed.dense[4:5])
-    assert np.array_equal(bag.encode(one, 1)[0], vectors[4])
+    assert np.array_equal(bag.encode(Points(one), 1)[0], vectors[4])
 
 
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
@@ -45,11 +46,11 @@ def test_learns_what_it_is_told(kind):
     goal = np.abs(np.random.default_rng(5).standard_normal((60, bag.width))).astype(np.float32)
 
     def distance():
-        return float(np.square(bag.encode(mixed, 1) - goal).mean())
+        return float(np.square(bag.encode(Points(mixed), 1) - goal).mean())
 
     before = distance()
     for number in range(1, 200):
-        vectors, tape = bag.forward(mixed, 2)
+        vectors, tape = bag.forward(Points(mixed), 2)
         bag.backward(tape, 2 * (vectors - goal) / len(goal), Adam(0.02, number), 2)
     assert distance() < 0.5 * before
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from ramify.base import native
 from ramify.nn.tables import Adam, DenseParameter, RowTable
@@ -45,6 +46,26 @@ def test_products_and_their_gradients(threads, d):
     gradients = np.where(there, random.standard_normal(lists.shape), 0).astype(np.float32)
     back = native.gather_dot_back(pairs, table, gradients, threads)
     assert back == pytest.approx(np.einsum("ij,ijd->id", gradients, table[lists] * there[..., None]), abs=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_linear_classifiers_on_lists(threads, index):
+    random = np.random.default_rng(3)
+    X = sparse.random(40, 25, 0.2, "csr", np.float32, random)
+    X.indptr, X.indices = X.indptr.astype(index), X.indices.astype(index)
+    W = sparse.random(30, 25, 0.3, "csr", np.float32, random)
+    W.data -= 0.5
+    dense, offset = random.standard_normal((30, 6)).astype(np.float32), random.standard_normal(30).astype(np.float32)
+    vectors = random.standard_normal((40, 6)).astype(np.float32)
+    lists = random_lists(random, 40, 9, 30)
+    parts = W.indptr.astype(np.int64), W.indices.astype(np.int32), W.data
+    found = native.score_lists(parts, dense, offset, X, vectors, lists, threads)
+    expected = X @ W.T.toarray() + vectors @ dense.T + offset
+    expected = np.where(lists >= 0, np.take_along_axis(expected, np.maximum(lists, 0), 1), 0)
+    assert found == pytest.approx(expected, abs=1e-4)
+    one = native.score_lists(parts, dense, offset, X[7], vectors[7:8], lists[7:8], 1)
+    assert np.array_equal(one[0], found[7])
 
 
 @pytest.mark.parametrize("threads", [1, 4])

@@ -183,12 +183,19 @@ def test_far_away_labels_do_not_tie():
 
 
 def test_batches_of_any_size_and_shape():
-    """Rows of very different lengths, pieces with many and with hardly any visits, more rows than are ranked at once."""
+    """Rows of very different lengths, pieces with many and with hardly any visits, rows that are all alike."""
     random = np.random.default_rng(2)
     model, _ = make_model("many", n_sparse=400)
-    short, long = sparse.random(3000, 400, 0.004, "csr", np.float32, random), sparse.random(8, 400, 1, "csr", np.float32, random)
+    short, long = (
+        sparse.random(3000, 400, 0.004, "csr", np.float32, random),
+        sparse.random(8, 400, 1, "csr", np.float32, random),
+    )
     alike = sparse.vstack([short[7]] * 2500)
-    for X in (short, sparse.vstack([short, long, alike], format="csr"), sparse.csr_matrix((200, 400), dtype=np.float32)):
+    for X in (
+        short,
+        sparse.vstack([short, long, alike], format="csr"),
+        sparse.csr_matrix((200, 400), dtype=np.float32),
+    ):
         ids, scores = model.search(X, 5, 2, threads=3)
         for row in range(0, X.shape[0], 97):
             one = model.search(X[row], 5, 2)

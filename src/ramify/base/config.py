@@ -23,12 +23,16 @@ def param(
     low: float | None = None,
     high: float | None = None,
     above: float | None = None,
+    positional: bool = False,
 ) -> Any:
-    """Declare a parameter: its default, what it means, and the range of its numbers (bounds in, `above` not in)."""
+    """Declare a parameter: its default, what it means, and the range of its numbers (bounds in, `above` not in).
+
+    A `positional` one may be given without its name; one at most, where nobody could mistake it.
+    """
     metadata = {"doc": doc, "low": low, "high": high, "above": above}
     if factory is not MISSING:
-        return field(default_factory=factory, metadata=metadata)
-    return field(default=default, metadata=metadata)
+        return field(default_factory=factory, metadata=metadata, kw_only=not positional)
+    return field(default=default, metadata=metadata, kw_only=not positional)
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ __all__ = [
     "ranking_hits",
     "ranking_sums",
     "row_adam",
+    "score_lists",
     "search_graph",
     "spmm",
     "spmm_dense",
@@ -300,6 +301,28 @@ def gather_dot(
 def gather_dot_back(pairs: Pairs, table: FloatArray, gradients: FloatArray, threads: int) -> FloatArray:
     """Gradients of the vectors (n, D) from those of their products (n, k)."""
     return _core.gather_dot_back(pairs, table, gradients, threads)
+
+
+def score_lists(
+    sparse: tuple[LongArray, IntArray, FloatArray],
+    dense: FloatArray,
+    offset: FloatArray,
+    X: Csr,
+    vectors: FloatArray,
+    lists: IntArray,
+    threads: int,
+) -> FloatArray:
+    """Scores (n, k) of the linear classifiers on the lists (n, k), 0 for -1.
+
+    Parameters
+    ----------
+    sparse : where the weights of each of L classifiers begin (L + 1,), their features and values
+    dense : (L, D) weights of the dense features
+    offset : (L,)
+    X, vectors : sparse (n × d) and dense (n, D) features; d bounds the features of the weights
+    """
+    parts = X.indptr, X.indices, X.data, X.shape[1]
+    return _core.score_lists(*sparse, dense, offset, *parts, np.ascontiguousarray(vectors), lists, threads)
 
 
 def row_adam(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +13,14 @@ from ramify.base.mixed import Mixed
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
-from ramify.index.tree import LabelTree
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
 from ramify.metrics.report import evaluate
-from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.calibrate import Calibrator, fit_calibrator
 from ramify.rank.linear import LinearConfig, fit_ovr
 from ramify.rank.scores import Transform
 
+TRANSFORM = Transform.parse("l3-hinge")
 WIDTH = 100
 """Labels of a point that are ranked again."""
 CALIBRATED_SHARE = 0.3
@@ -34,13 +33,35 @@ class SparseRanker:
 
     Attributes
     ----------
+    begin, features, weights : (L + 1,), then one for each weight: the sparse classifiers, label by label
+    dense : (L, D) their weights of the vector
+    offset : (L,)
     counts : (L,) training points of each label
     calibrator : None where validation was better without
     """
 
-    linear: LinearTree
+    begin: LongArray
+    features: IntArray
+    weights: FloatArray
+    dense: FloatArray
+    offset: FloatArray
     counts: LongArray
     calibrator: Calibrator | None
+
+    @classmethod
+    def of(cls, W: Csr, n_sparse: int, bias: float, counts: LongArray) -> SparseRanker:
+        """Return a ranker with the weights (L × (d + D + 1)) that `fit_ovr` found, d of them sparse."""
+        sparse = W[:, :n_sparse].tocsr()
+        rest = np.ascontiguousarray(W[:, n_sparse:].toarray(), np.float32)
+        return cls(
+            sparse.indptr.astype(np.int64),
+            sparse.indices.astype(np.int32),
+            sparse.data.astype(np.float32),
+            np.ascontiguousarray(rest[:, :-1]),
+            rest[:, -1] * np.float32(bias),
+            counts,
+            None,
+        )
 
     def rank(self, X: Mixed, vectors: FloatArray, ids: IntArray, scores: FloatArray, threads: int) -> FloatArray:
         """Scores (n, k) of proposed labels (n, k) with log scores (n, k); -inf where there is none."""
@@ -54,30 +75,49 @@ class SparseRanker:
     def _products(
         self, X: Mixed, vectors: FloatArray, ids: IntArray, scores: FloatArray, threads: int
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        selected, order = _pattern(ids, self.linear.tree.n_labels)
-        found = self.linear.score_selected(joined(X, vectors), selected, threads)
-        q = np.zeros(ids.shape, np.float32)
-        q.reshape(-1)[order] = np.exp(found.data)
+        features = joined(X, vectors)
+        raw = native.score_lists(
+            (self.begin, self.features, self.weights),
+            self.dense,
+            self.offset,
+            features.sparse,
+            features.dense,
+            np.ascontiguousarray(ids),
+            threads,
+        )
+        q = np.where(ids >= 0, np.exp(TRANSFORM.log_score(raw)), 0).astype(np.float32)
         p = np.where(ids >= 0, np.exp(scores), 0).astype(np.float32)
         return p * q, p, q
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write the ranker into a model's directory."""
-        writer.array(f"{prefix}counts", self.counts)
-        return {
-            "linear": self.linear.save_to(writer, prefix),
-            "calibrator": None if self.calibrator is None else self.calibrator.save_to(writer, f"{prefix}calibrator_"),
-        }
+        for name in ("begin", "features", "weights", "dense", "offset", "counts"):
+            writer.array(f"{prefix}{name}", getattr(self, name))
+        given = self.calibrator
+        return {"calibrator": None if given is None else given.save_to(writer, f"{prefix}calibrator_")}
 
     @classmethod
-    def load_from(cls, store: Store, info: Any, prefix: str, n_labels: int) -> SparseRanker:
+    def load_from(
+        cls, store: Store, info: Any, prefix: str, n_labels: int, n_features: int, width: int
+    ) -> SparseRanker:
         """Open what `save_to` wrote."""
         if not isinstance(info, dict):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the ranker")
-        counts = store.array(f"{prefix}counts", np.int64, shape=(n_labels,))
+        weights = store.array(f"{prefix}weights", np.float32, ndim=1)
+        n = len(weights)
+        begin = store.array(f"{prefix}begin", np.int64, shape=(n_labels + 1,))
+        if begin[0] != 0 or begin[-1] != n or np.any(np.diff(begin) < 0):
+            raise ModelFormatError(f"{store.path}: the weights of the ranker do not fit its labels")
         given = info.get("calibrator")
-        calibrator = None if given is None else Calibrator.load_from(store, given, f"{prefix}calibrator_", 4)
-        return cls(LinearTree.load_from(store, info.get("linear"), prefix, n_labels), counts, calibrator)
+        return cls(
+            begin,
+            store.array(f"{prefix}features", np.int32, shape=(n,), bounds=(0, max(1, n_features))),
+            weights,
+            store.array(f"{prefix}dense", np.float32, shape=(n_labels, width)),
+            store.array(f"{prefix}offset", np.float32, shape=(n_labels,)),
+            store.array(f"{prefix}counts", np.int64, shape=(n_labels,)),
+            None if given is None else Calibrator.load_from(store, given, f"{prefix}calibrator_", 4),
+        )
 
 
 def fit_ranker(
@@ -102,7 +142,7 @@ def fit_ranker(
     """
     features = joined(X, vectors)
     ids, scores = found
-    proposed, _ = _pattern(ids[rows], Y.shape[1])
+    proposed = _pattern(ids[rows], Y.shape[1])
     W = fit_ovr(
         Mixed(features.sparse[rows], features.dense[rows]),
         Y[rows],
@@ -112,10 +152,8 @@ def fit_ranker(
         seed=seed,
         threads=threads,
     )
-    tree, n_sparse = LabelTree.flat(Y.shape[1]), features.sparse.shape[1]
-    level = PackedLevel.pack(W, tree.levels[0], n_sparse, config.bias, threads)
     counts = np.bincount(Y[rows].indices, minlength=Y.shape[1]).astype(np.int64)
-    plain = SparseRanker(LinearTree(tree, [level], [Transform.parse("l3-hinge")], n_sparse), counts, None)
+    plain = SparseRanker.of(W, features.sparse.shape[1], config.bias, counts)
     if len(judged) < 40:
         return plain
 
@@ -129,7 +167,7 @@ def fit_ranker(
     pairs = _pair_features(pq, p, q, counts, ids[first])[there.ravel()]
     candidates: list[SparseRanker | None] = [None, plain]
     if truth.any():
-        candidates.append(SparseRanker(plain.linear, counts, fit_calibrator(pairs, truth[there], seed=seed)))
+        candidates.append(replace(plain, calibrator=fit_calibrator(pairs, truth[there], seed=seed)))
 
     def judge(ranker: SparseRanker | None) -> float:
         final = scores[second] if ranker is None else ranker.rank(*part(second), threads)
@@ -146,16 +184,13 @@ def joined(X: Mixed, vectors: FloatArray) -> Mixed:
     return Mixed(normalize_rows(X.sparse), np.ascontiguousarray(normalize_rows(vectors), np.float32))
 
 
-def _pattern(ids: IntArray, n_labels: int) -> tuple[Csr, LongArray]:
-    """Indicator (n × L) of labels (n, k), -1 for none, and the flat place of each of its entries in them."""
-    kept = np.where(ids >= 0, ids, n_labels)
-    order = np.argsort(kept, axis=1, kind="stable")
-    columns = np.take_along_axis(kept, order, 1)
+def _pattern(ids: IntArray, n_labels: int) -> Csr:
+    """Indicator (n × L) of labels (n, k), -1 for none."""
+    columns = np.sort(np.where(ids >= 0, ids, n_labels), axis=1)
     there = columns < n_labels
     indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32)
     indices = columns[there].astype(np.int32)
-    places = (np.arange(len(ids))[:, None] * ids.shape[1] + order)[there]
-    return csr_from_parts(np.ones(len(indices), np.float32), indices, indptr, (len(ids), n_labels)), places
+    return csr_from_parts(np.ones(len(indices), np.float32), indices, indptr, (len(ids), n_labels))
 
 
 def _pair_features(pq: FloatArray, p: FloatArray, q: FloatArray, counts: LongArray, ids: IntArray) -> FloatArray:

@@ -15,6 +15,7 @@ from ramify.base.sparse import as_csr
 from ramify.base.types import Csr, FloatArray
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
+from ramify.nn.points import Points
 from ramify.nn.tables import Adam, DenseParameter, RowTable
 
 
@@ -38,10 +39,13 @@ class Bag:
         self.offset = DenseParameter(offset)
 
     @classmethod
-    def start(cls, X: Mixed, Y: Csr, config: BagEncoder, *, seed: int, threads: int) -> Bag:
-        """Return an encoder to train on features X with labels Y: word vectors by what words occur with."""
+    def start(cls, X: Mixed, Y: Csr, config: BagEncoder | None, *, seed: int, threads: int) -> Bag:
+        """Return an encoder to train on features X with labels Y: word vectors by what words occur with.
+
+        Without a configuration, or without words, it is the residual layer alone, over the dense features.
+        """
         random = np.random.default_rng(seed)
-        if X.sparse.shape[1] == 0:
+        if config is None or X.sparse.shape[1] == 0:
             width, words = X.dense.shape[1], None
         else:
             width = config.width
@@ -55,8 +59,13 @@ class Bag:
         """Numbers D in a vector."""
         return len(self.offset.values)
 
-    def encode(self, X: Mixed, threads: int) -> FloatArray:
+    def rate(self, common: float) -> float:
+        """Learning rate, given the one for encoders that have none of their own."""
+        return common
+
+    def encode(self, points: Points, threads: int) -> FloatArray:
         """Vectors (n, D); each row is computed by itself."""
+        X = points.features
         residual, offset = self.residual.values, self.offset.values
         if self.words is None:
             return native.encode_dense(X.dense, residual, offset, threads)
@@ -64,9 +73,9 @@ class Bag:
 
     # ---- training ----
 
-    def forward(self, X: Mixed, threads: int) -> tuple[FloatArray, Any]:
+    def forward(self, points: Points, threads: int) -> tuple[FloatArray, Any]:
         """Vectors (n, D) of a batch, and what `backward` needs."""
-        words = self.words
+        X, words = points.features, self.words
         h = X.dense if words is None else np.maximum(native.spmm_dense(X.sparse, words.weights, threads), 0.0)
         z = h @ self.residual.values.T + self.offset.values
         return h + np.maximum(z, 0.0), (X, h, z)
@@ -98,14 +107,14 @@ class Bag:
         return {"words": self.words is not None}
 
     @classmethod
-    def load_from(cls, store: Store, info: Any, prefix: str, n_features: int) -> Bag:
-        """Open what `save_to` wrote."""
+    def load_from(cls, store: Store, info: Any, prefix: str, shape: tuple[int, int]) -> Bag:
+        """Open what `save_to` wrote, for points with so many sparse and dense features."""
         if not isinstance(info, dict) or not isinstance(info.get("words"), bool):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the encoder")
         offset = store.array(f"{prefix}offset", np.float32, ndim=1)
         d = len(offset)
-        words = store.array(f"{prefix}words", np.float32, shape=(n_features, d)) if info["words"] else None
-        if words is None and d != n_features:
+        words = store.array(f"{prefix}words", np.float32, shape=(shape[0], d)) if info["words"] else None
+        if words is None and d != shape[1]:
             raise ModelFormatError(f"{store.path}: the encoder does not fit the features")
         encoder = cls.__new__(cls)
         encoder.words = None if words is None else RowTable(words, None)

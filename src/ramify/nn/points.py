@@ -1,0 +1,75 @@
+"""What encoders read: the features of points, and their texts as tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ramify.base.errors import DataError
+from ramify.base.inputs import Inputs
+from ramify.base.mixed import Mixed
+from ramify.base.types import IntArray, LongArray
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """Texts as token numbers, one behind the other; the arrays may lie on disk.
+
+    Attributes
+    ----------
+    begin : (n + 1,) where the tokens of each text begin
+    ids : numbers of the tokens
+    """
+
+    begin: LongArray
+    ids: IntArray
+
+    def __len__(self) -> int:
+        return len(self.begin) - 1
+
+    @classmethod
+    def of(cls, lists: list[list[int]]) -> Tokens:
+        """Put lists of numbers one behind the other."""
+        begin = np.concatenate([[0], np.cumsum([len(tokens) for tokens in lists])]).astype(np.int64)
+        return cls(begin, np.array([i for tokens in lists for i in tokens], np.int32))
+
+    def take(self, rows: LongArray) -> Tokens:
+        """Return some of the texts."""
+        counts = self.begin[rows + 1] - self.begin[rows]
+        begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        places = np.arange(begin[-1]) + np.repeat(self.begin[rows] - begin[:-1], counts)
+        return Tokens(begin, self.ids[places])
+
+    def padded(self) -> tuple[LongArray, LongArray]:
+        """Numbers and mask (n, longest), 0 behind the last token."""
+        counts = np.diff(self.begin)
+        mask = (np.arange(max(1, int(counts.max(initial=0)))) < counts[:, None]).astype(np.int64)
+        ids = np.zeros(mask.shape, np.int64)
+        ids[mask > 0] = self.ids
+        return ids, mask
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Features of points, with their tokens where an encoder reads them."""
+
+    features: Mixed
+    tokens: Tokens | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def take(self, rows: LongArray) -> Points:
+        """Return some of the points."""
+        part = Mixed(self.features.sparse[rows], self.features.dense[rows])
+        return Points(part, None if self.tokens is None else self.tokens.take(rows))
+
+
+def texts_of(inputs: Inputs) -> list[str]:
+    """Texts of the input; the fields of a point become one text."""
+    if inputs.kind == "text":
+        return list(inputs.data)
+    if inputs.kind == "fields":
+        return [" ".join(document.values()) for document in inputs.data]
+    raise DataError("a TransformerEncoder reads texts, but X is a matrix; give texts, or use a BagEncoder")
