@@ -5,13 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
+
+
+class Advance(Protocol):
+    """Moves a bar on by a step; a note stays behind its description."""
+
+    def __call__(self, step: float, note: str | None = None, /) -> None:
+        """Move on."""
 
 
 @contextmanager
-def progress(description: str, total: float | None, verbose: int = 1) -> Iterator[Callable[[float], None]]:
-    """Show a bar with the time left while the block runs; call the given function with each step's size."""
+def progress(description: str, total: float | None, verbose: int = 1) -> Iterator[Advance]:
+    """Show a bar with the time left while the block runs; call the given function with each step's size, and a note."""
     if verbose < 1 or not sys.stderr.isatty():
-        yield lambda _step: None
+        yield lambda _step, _note=None: None
         return
     from rich.console import Console
     from rich.progress import (
@@ -32,10 +40,16 @@ def progress(description: str, total: float | None, verbose: int = 1) -> Iterato
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
-        yield lambda step: bar.advance(task, step)
+
+        def advance(step: float, note: str | None = None) -> None:
+            bar.advance(task, step)
+            if note is not None:
+                bar.update(task, description=f"{description}: {note}")
+
+        yield advance
 
 
-def steps(advance: Callable[[float], None]) -> Callable[[int], None]:
+def steps(advance: Advance) -> Callable[[int], None]:
     """Return a function that takes what is done so far and advances by the difference."""
     before = 0
 

@@ -195,6 +195,19 @@ def build_edges(
     return begin, labels[order].astype(np.int32), values[order].astype(np.float32)
 
 
+def start_logits(labels: IntArray, weights: FloatArray, n_labels: int) -> FloatArray:
+    """Logits (E,) to train edges from, given the label and weight of each.
+
+    A label's strongest edge gets 0, the others the logarithm of their share in it, not below that of 5 %: at first a
+    label is mostly where it was, and other clusters may take it over.
+    """
+    strongest = np.zeros(n_labels, np.float32)
+    np.maximum.at(strongest, labels, weights)
+    share = np.where(strongest[labels] > 0, weights / np.maximum(strongest[labels], 1e-30), 1.0)
+    logits: FloatArray = np.log(np.clip(share, 0.05, 1.0)).astype(np.float32)
+    return logits
+
+
 def cluster_scores(logits: FloatArray, log_alpha: float) -> tuple[FloatArray, FloatArray]:
     """Log scores log α + log softmax (n, C) of the clusters, not yet cut at 0, and the softmax itself."""
     top = logits.max(axis=1, keepdims=True)

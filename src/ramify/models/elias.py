@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.index.graph import IndexReport, LabelGraph, build_clusters, build_edges, matched_clusters
+from ramify.index.graph import IndexReport, LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
 from ramify.io.labels import LabelVocabulary, align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
@@ -65,6 +66,7 @@ class Elias(FeatureModel):
     )
     linear: LinearConfig = param(factory=LinearConfig, doc="how the classifiers of the ranker are trained")
     n_models: int = param(1, "models whose scores are averaged, each with clusters of its own", low=1)
+    checkpoints: str | None = param(None, "folder for checkpoints; a training that was interrupted goes on from there")
 
     # ---- training ----
 
@@ -72,6 +74,8 @@ class Elias(FeatureModel):
         refuse_given(self, given)
         points = self._fit_points(inputs)
         self.members_ = [self._fit_member(points, labels, number) for number in range(self.n_models)]
+        if self.checkpoints is not None:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def _fit_points(self, inputs: Inputs) -> Points:
         """Features for all parts of the model, and tokens or vectors of the texts where a transformer reads them."""
@@ -129,22 +133,20 @@ class Elias(FeatureModel):
         )
         graph: LabelGraph | Edges = LabelGraph.from_clusters(cluster_of, n_clusters)
         head = GraphHead(clusters, graph, _start_labels(Y[rows], vectors[rows], options, threads), options)
-        run = EliasRun(points, Y, rows, judged, threads, seed, self.verbose)
-        member = run.train(encoder, head, self.first, 1.0, 1.0, f"first stage{title}")
-        member.cluster_of = cluster_of
+        run = EliasRun(points, Y, rows, judged, cluster_of, threads, seed, self.verbose, self.checkpoints)
+        member = run.train(encoder, head, self.first, f"first stage{title}")
         if self.stages == 1:
             return self._with_ranker(member, run)
         vectors = member.encoder.encode(points, threads)
         logits = vectors @ member.clusters[0].T + member.clusters[1]
         matched = matched_clusters(logits[rows], options.beam_size, math.log(options.alpha))
         n_edges = min(self.n_edges or 10 * -(-n_labels // n_clusters), n_labels)
-        begin, ends, _ = build_edges(matched, Y[rows], n_edges, cluster_of, threads=threads)
-        starts = random.uniform(0, 1, len(ends)).astype(np.float32)
-        edges = Edges(begin, ends, starts, options.beta, n_labels)
-        head = GraphHead(member.clusters, edges, member.labels, options)
-        first = member
-        member = run.train(first.encoder, head, self.second, self.cluster_rate, self.edge_rate, f"second stage{title}")
-        member.cluster_of, member.history = cluster_of, first.history + member.history
+        begin, ends, weights = build_edges(matched, Y[rows], n_edges, cluster_of, threads=threads)
+        edges = Edges(begin, ends, start_logits(ends, weights, n_labels), options.beta, n_labels)
+        options = replace(options, cluster_share=self.cluster_rate, edge_share=self.edge_rate)
+        first, head = member, GraphHead(member.clusters, edges, member.labels, options)
+        member = run.train(first.encoder, head, self.second, f"second stage{title}")
+        member.history = first.history + member.history
         return self._with_ranker(member, run)
 
     def _with_ranker(self, member: EliasMember, run: EliasRun) -> EliasMember:

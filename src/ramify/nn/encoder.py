@@ -16,7 +16,7 @@ from ramify.base.types import Csr, FloatArray
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
 from ramify.nn.points import Points
-from ramify.nn.tables import Adam, DenseParameter, RowTable
+from ramify.nn.tables import Adam, DenseParameter, Parts, RowTable
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -30,7 +30,7 @@ class BagEncoder(Config):
     power_steps: int = param(3, "rounds of the decomposition that word vectors start from", low=0)
 
 
-class Bag:
+class Bag(Parts):
     """A `BagEncoder` with its arrays: φ = h + relu(R h + r), h = relu(Σ x_t e_t) or dense features as they are."""
 
     def __init__(self, words: FloatArray | None, residual: FloatArray, offset: FloatArray) -> None:
@@ -91,10 +91,10 @@ class Bag:
         self.residual.step(d_z.T @ h, adam)
         self.offset.step(d_z.sum(axis=0), adam)
 
-    def snapshot(self) -> Bag:
-        """Return a copy of the arrays, without moments."""
-        words = None if self.words is None else self.words.weights.copy()
-        return Bag(words, self.residual.values.copy(), self.offset.values.copy())
+    def parts(self) -> dict[str, RowTable | DenseParameter]:
+        """Everything that is trained, by name."""
+        parts: dict[str, RowTable | DenseParameter] = {"residual": self.residual, "offset": self.offset}
+        return parts if self.words is None else {"words": self.words, **parts}
 
     # ---- files ----
 

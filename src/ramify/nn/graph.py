@@ -7,14 +7,15 @@ label its best path ŷ; what is predicted is σ(w·φ + b) · ŷ. All of it is k
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ramify.base import native
-from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.index.graph import LabelGraph, cluster_scores
-from ramify.nn.tables import Adam, DenseParameter, RowTable
+from ramify.nn.tables import Adam, Arrays, DenseParameter, Parts, RowTable
 
 REFRESH = 20
 """Steps after which the strongest cluster of every label is looked up again."""
@@ -29,6 +30,10 @@ class GraphOptions:
     beam_size: int
     shortlist: int
     shortlist_weight: float
+    cluster_share: float = 1.0
+    """Learning rate of the clusters, as a share of that of the labels."""
+    edge_share: float = 1.0
+    """The same for the edges."""
 
 
 class Edges:
@@ -107,7 +112,7 @@ class Gradients:
     products: FloatArray
 
 
-class GraphHead:
+class GraphHead(Parts):
     """Clusters, edges and label classifiers over vectors φ (n, D)."""
 
     def __init__(
@@ -185,18 +190,52 @@ class GraphHead:
         d_vectors = self.labels.dot_back(pairs, d_products, threads) + d_logits @ self.cluster_weights.values
         return Gradients(loss, np.ascontiguousarray(d_vectors), d_logits, by_edge.astype(np.float32), pairs, d_products)
 
-    def step(
-        self, vectors: FloatArray, Y: Csr, adam: Adam, cluster_rate: float, edge_rate: float, threads: int
-    ) -> tuple[float, FloatArray]:
+    def step(self, vectors: FloatArray, Y: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
         """Learn from a batch: loss and gradients (n, D) of its vectors (n, D)."""
         found = self.gradients(vectors, Y, adam.step, threads)
         self.labels.step(found.pairs, found.products, vectors, adam, threads)
+        cluster_rate = self.options.cluster_share * adam.rate
         cluster_adam = Adam(cluster_rate, adam.step, weight_decay=adam.weight_decay)
         self.cluster_weights.step(found.cluster_logits.T @ vectors, cluster_adam)
         self.cluster_offset.step(found.cluster_logits.sum(axis=0), Adam(cluster_rate, adam.step))
         if self.edges is not None:
-            self.edges.step(found.edge_scores, Adam(edge_rate, adam.step))
+            self.edges.step(found.edge_scores, Adam(self.options.edge_share * adam.rate, adam.step))
         return found.loss, found.vectors
+
+    def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Ids and log scores (n, k) of the best labels of vectors (n, D), as things stand."""
+        clusters = self.cluster_weights.values, self.cluster_offset.values
+        assert self.labels.offset is not None
+        labels, options = (self.labels.weights, self.labels.offset), self.options
+        width = max(options.shortlist, k)
+        return native.search_graph(
+            self.graph.arrays, clusters, labels, self.log_alpha, options.beam_size, width, vectors, k, threads
+        )
+
+    def parts(self) -> dict[str, RowTable | DenseParameter]:
+        """Everything that is trained, by name."""
+        parts: dict[str, RowTable | DenseParameter] = {
+            "cluster_weights": self.cluster_weights,
+            "cluster_offset": self.cluster_offset,
+            "labels": self.labels,
+        }
+        return parts if self.edges is None else {**parts, "edges": self.edges.logits}
+
+    def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Take over the values of all arrays."""
+        super().set_arrays(arrays)
+        if self.edges is not None:
+            self.edges.refresh()
+
+    def moments(self) -> Arrays:
+        """What the optimiser remembers, and the parents, which are not looked up at every step."""
+        found = super().moments()
+        return found if self._parents is None else {**found, "parents": self._parents}
+
+    def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
+        """Go on from what `moments` gave."""
+        super().set_moments(moments)
+        self._parents = np.array(moments["parents"]) if "parents" in moments else None
 
 
 def reached(lists: IntArray, Y: Csr) -> BoolArray:

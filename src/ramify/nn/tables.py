@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ramify.base import native
-from ramify.base.types import FloatArray, LongArray
+from ramify.base.types import AnyArray, FloatArray, LongArray
+
+Arrays = dict[str, AnyArray]
+"""Arrays by name: what a part has learned, or what its optimiser remembers."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,23 @@ class RowTable:
     _slots: LongArray | None = field(init=False, default=None, repr=False)
     _moments: tuple[FloatArray, FloatArray] | None = field(init=False, default=None, repr=False)
     _n_slots: int = field(init=False, default=0, repr=False)
+
+    def arrays(self) -> Arrays:
+        """What is trained; the arrays themselves."""
+        return {"weights": self.weights} if self.offset is None else {"weights": self.weights, "offset": self.offset}
+
+    def moments(self) -> Arrays:
+        """What Adam remembers, none before the first step."""
+        if self._slots is None or self._moments is None:
+            return {}
+        return {"slots": self._slots, **_two(tuple(part[: self._n_slots] for part in self._moments))}
+
+    def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
+        """Go on from what `moments` gave."""
+        if moments:
+            self._slots = np.array(moments["slots"])
+            self._moments = np.array(moments["first"]), np.array(moments["second"])
+            self._n_slots = len(self._moments[0])
 
     def _room(self, n: int) -> tuple[FloatArray, FloatArray]:
         width = self.weights.shape[1] + 1
@@ -88,8 +109,52 @@ class DenseParameter:
         self.values = values
         self._moments: tuple[FloatArray, FloatArray] | None = None
 
+    def arrays(self) -> Arrays:
+        """What is trained; the array itself."""
+        return {"values": self.values}
+
+    def moments(self) -> Arrays:
+        """What Adam remembers, none before the first step."""
+        return {} if self._moments is None else _two(self._moments)
+
+    def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
+        """Go on from what `moments` gave."""
+        if moments:
+            self._moments = np.array(moments["first"]), np.array(moments["second"])
+
     def step(self, gradients: FloatArray, adam: Adam) -> None:
         """Move the array against its gradients."""
         if self._moments is None:
             self._moments = np.zeros_like(self.values), np.zeros_like(self.values)
         native.flat_adam(self.values, np.ascontiguousarray(gradients, np.float32), self._moments, adam.numbers)
+
+
+class Parts:
+    """Base of what is made of tables and parameters: their arrays and moments together, each under its part's name."""
+
+    def parts(self) -> dict[str, RowTable | DenseParameter]:
+        """Everything that is trained, by name."""
+        raise NotImplementedError
+
+    def arrays(self) -> Arrays:
+        """What is trained; the arrays themselves."""
+        return {f"{name}.{key}": a for name, part in self.parts().items() for key, a in part.arrays().items()}
+
+    def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Take over the values of all arrays."""
+        for name, array in self.arrays().items():
+            array[...] = arrays[name]
+
+    def moments(self) -> Arrays:
+        """What the optimiser remembers."""
+        return {f"{name}.{key}": a for name, part in self.parts().items() for key, a in part.moments().items()}
+
+    def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
+        """Go on from what `moments` gave."""
+        for name, part in self.parts().items():
+            own = f"{name}."
+            part.set_moments({key[len(own) :]: a for key, a in moments.items() if key.startswith(own)})
+
+
+def _two(moments: tuple[FloatArray, ...]) -> Arrays:
+    return {"first": moments[0], "second": moments[1]}

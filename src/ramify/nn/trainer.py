@@ -1,16 +1,22 @@
-"""The one training loop: batches, learning rates, validation on held-out training rows, early stopping."""
+"""The one training loop: batches, learning rates, validation on held-out training rows, checkpoints, early stopping."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from ramify.base.config import Config, param
+from ramify.base.errors import ModelFormatError
 from ramify.base.progress import progress
-from ramify.base.types import Csr, LongArray
+from ramify.base.types import AnyArray, Csr, LongArray
+from ramify.io.store import Store, StoreWriter
+from ramify.nn.tables import Arrays
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -23,10 +29,39 @@ class TrainingConfig(Config):
     patience: int = param(2, "passes without a better validation after which training ends", low=1)
     validation: int = param(2000, "points held out to judge by, at most a tenth; 0: none, the last state counts", low=0)
     rate: float = param(0.01, "learning rate of the label classifiers", above=0)
-    encoder_rate: float = param(0.01, "learning rate of the encoder", above=0)
+    encoder_rate: float = param(0.01, "learning rate of the encoder, unless it has its own", above=0)
     warm_up: float = param(0.1, "share of the steps over which the rates rise", low=0, high=1)
     weight_decay: float = param(0.01, "how fast weights shrink, times the learning rate", low=0)
     dropout: float = param(0.3, "share of the encoder's numbers that a step leaves out", low=0, high=0.95)
+    clip: float | None = param(
+        10.0, "longest gradient of the encoder, in lengths of the usual one; None: no limit", above=0
+    )
+    average: float = param(0.0, "share of the steps, the last ones, over which weights are averaged", low=0, high=1)
+
+
+class Learner(Protocol):
+    """What the loop trains."""
+
+    def step(self, rows: LongArray, number: int, factor: float) -> float:
+        """Learn from a batch with learning rates times `factor`; return the loss."""
+
+    def judge(self) -> tuple[float, float] | None:
+        """How good it is now on held-out rows, higher is better, and P@1; None: nobody asks."""
+
+    def arrays(self) -> Arrays:
+        """What is trained."""
+
+    def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Take over the values of all arrays."""
+
+    def memory(self) -> tuple[Arrays, dict[str, Any]]:
+        """What else the next step depends on: arrays, and values for JSON."""
+
+    def set_memory(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
+        """Go on from what `memory` gave."""
+
+    def is_averaged(self, name: str) -> bool:
+        """Whether an array takes part in the average of the last steps."""
 
 
 def hold_out(Y: Csr, n_wanted: int, seed: int) -> tuple[LongArray, LongArray]:
@@ -46,57 +81,162 @@ def hold_out(Y: Csr, n_wanted: int, seed: int) -> tuple[LongArray, LongArray]:
     return np.setdiff1d(np.arange(n), judged), judged
 
 
+@dataclass(eq=False)
+class _Progress:
+    """Where a training stands between two passes."""
+
+    random: np.random.Generator
+    epoch: int = 0
+    number: int = 0
+    best: Arrays | None = None
+    best_score: float = -np.inf
+    since: int = 0
+    n_averaged: int = 0
+    mean: Arrays | None = None
+    history: list[tuple[float, float]] | None = None
+    done: bool = False
+
+    def save(self, place: Path, learner: Learner, key: str) -> None:
+        """Write everything that the next pass depends on."""
+        memory, values = learner.memory()
+        groups = {"now": learner.arrays(), "memory": memory, "best": self.best or {}, "mean": self.mean or {}}
+        state = {
+            "key": key,
+            "random": self.random.bit_generator.state,
+            "learner": values,
+            **{name: getattr(self, name) for name in ("epoch", "number", "since", "n_averaged", "history", "done")},
+            "best_score": None if self.best is None else self.best_score,
+            "groups": {group: list(arrays) for group, arrays in groups.items()},
+        }
+        with StoreWriter(place) as writer:
+            for group, arrays in groups.items():
+                for name, array in arrays.items():
+                    writer.array(f"{group}-{name}", array)
+            writer.manifest("checkpoint", {}, state)
+
+    @classmethod
+    def load(cls, place: Path, learner: Learner, key: str) -> _Progress | None:
+        """Go on from a checkpoint, if there is one of this very training."""
+        if not place.exists():
+            return None
+        store = Store(place)
+        state = store.state
+        if store.kind != "checkpoint" or state.get("key") != key:
+            raise ModelFormatError(
+                f"{place} is the checkpoint of another training (other data or other parameters); remove it, or choose "
+                "another folder"
+            )
+
+        def group(name: str) -> Arrays:
+            return {
+                entry: np.array(store.array(f"{name}-{entry}", store.files[f"{name}-{entry}.npy"]["dtype"]))
+                for entry in state["groups"][name]
+            }
+
+        learner.set_arrays(group("now"))
+        learner.set_memory(group("memory"), state["learner"])
+        random = np.random.default_rng()
+        random.bit_generator.state = state["random"]
+        best, mean = group("best"), group("mean")
+        return cls(
+            random,
+            state["epoch"],
+            state["number"],
+            best or None,
+            -np.inf if state["best_score"] is None else state["best_score"],
+            state["since"],
+            state["n_averaged"],
+            mean or None,
+            [(float(loss), float(score)) for loss, score in state["history"]],
+            state["done"],
+        )
+
+
 def train(
     rows: LongArray,
-    step: Callable[[LongArray, int, float], float],
-    judge: Callable[[], float] | None,
-    snapshot: Callable[[], Any],
+    learner: Learner,
     config: TrainingConfig,
     *,
     title: str,
     seed: int,
     verbose: int,
-) -> tuple[Any, list[tuple[float, float]]]:
-    """Train on the given rows until validation has not risen for some passes.
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> list[tuple[float, float]]:
+    """Train on the given rows until validation has not risen for some passes, and leave the learner in its best state.
 
     Parameters
     ----------
-    step : called with the rows of a batch, the number of the step and the factor on the learning rates; returns the
-        loss
-    judge : how good the model is now, higher is better; None: nobody asks
-    snapshot : the state to return if it is the best
+    checkpoint : folder that is written after each pass; if it is there already, training goes on from it and ends with
+        the same bits as if it had not been interrupted
 
     Returns
     -------
-    best : snapshot of the best pass, the last one without a judge
     history : loss and judgement of each pass
     """
-    random = np.random.default_rng(seed)
     per_epoch = -(-len(rows) // config.batch_size)
     epochs = max(config.epochs, -(-config.min_steps // per_epoch))
     n_steps = epochs * per_epoch
     rising = max(1, int(config.warm_up * n_steps))
-    best, best_score, since = None, -np.inf, 0
-    history: list[tuple[float, float]] = []
-    number = 0
     # Small data is judged now and then only: a pass may be a single step.
     interval = max(1, epochs // max(config.epochs, 1))
+    averaged_from = n_steps - int(config.average * n_steps) + 1
+    average_every = max(1, per_epoch // 8)
+
+    place = None if checkpoint is None else Path(checkpoint)
+    key = json.dumps([config.to_dict(), len(rows), int(rows.sum()), seed, title])
+    now = None if place is None else _Progress.load(place, learner, key)
+    if now is None:
+        now = _Progress(np.random.default_rng(seed), history=[])
+    assert now.history is not None
     with progress(title, n_steps, verbose) as advance:
-        for epoch in range(epochs):
+        advance(now.number)
+        while now.epoch < epochs and not now.done:
             losses = []
-            order = random.permutation(rows)
+            order = now.random.permutation(rows)
             for start in range(0, len(order), config.batch_size):
-                number += 1
-                factor = min(number / rising, (n_steps - number + 1) / max(1, n_steps - rising))
-                losses.append(step(np.sort(order[start : start + config.batch_size]), number, factor))
+                now.number += 1
+                factor = min(now.number / rising, (n_steps - now.number + 1) / max(1, n_steps - rising))
+                losses.append(learner.step(np.sort(order[start : start + config.batch_size]), now.number, factor))
                 advance(1)
-            if (epoch + 1) % interval and epoch + 1 < epochs:
+                if now.number >= averaged_from and now.number % average_every == 0:
+                    _average(now, learner)
+            now.epoch += 1
+            if now.epoch % interval and now.epoch < epochs:
                 continue
-            score = judge() if judge is not None else float(epoch)
-            history.append((float(np.mean(losses)), score))
-            since = 0 if score > best_score else since + 1
-            if score > best_score:
-                best, best_score = snapshot(), score
-            if judge is not None and since >= config.patience:
-                break
-    return best, history
+            note = _judge(now, learner, float(np.mean(losses)))
+            advance(0, note)
+            now.done = now.epoch >= epochs or now.since >= config.patience
+            if place is not None:
+                now.save(place, learner, key)
+    assert now.best is not None
+    learner.set_arrays(now.best)
+    return now.history
+
+
+def _average(now: _Progress, learner: Learner) -> None:
+    """Take the present weights into their mean."""
+    arrays = {name: a for name, a in learner.arrays().items() if learner.is_averaged(name)}
+    now.n_averaged += 1
+    if now.mean is None:
+        now.mean = {name: a.copy() for name, a in arrays.items()}
+        return
+    for name, array in arrays.items():
+        now.mean[name] += (array - now.mean[name]) / np.float32(now.n_averaged)
+
+
+def _judge(now: _Progress, learner: Learner, loss: float) -> str:
+    """Look at the held-out rows, with averaged weights where there are any, and keep what is best."""
+    assert now.history is not None
+    kept = None
+    if now.mean is not None:
+        kept = {name: a.copy() for name, a in learner.arrays().items()}
+        learner.set_arrays({**kept, **now.mean})
+    found = learner.judge()
+    score, first = (float(now.epoch), float("nan")) if found is None else found
+    now.history.append((loss, score))
+    now.since = 0 if score > now.best_score else now.since + 1
+    if score > now.best_score:
+        now.best, now.best_score = {name: a.copy() for name, a in learner.arrays().items()}, score
+    if kept is not None:
+        learner.set_arrays(kept)
+    return f"loss {loss:.4f}" if found is None else f"loss {loss:.4f}, validation P@1 {first:.1f}"

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,12 +17,12 @@ import numpy as np
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.progress import progress
-from ramify.base.types import FloatArray, LongArray
+from ramify.base.types import AnyArray, FloatArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
 from ramify.nn.encoder import START_LENGTH
 from ramify.nn.points import Points, Tokens
-from ramify.nn.tables import Adam
+from ramify.nn.tables import Adam, Arrays
 
 TOKENS_AT_ONCE = 4096
 """Tokens that go through the model together where nothing is trained, padding included."""
@@ -41,6 +41,7 @@ class TransformerEncoder(Config):
     pooling: Literal["mean", "cls"] = param("mean", "a text's vector: the mean of its tokens, or its first token")
     max_len: int = param(128, "tokens of a text that are read", low=4)
     rate: float = param(1e-4, "learning rate of the model, unless frozen", above=0)
+    rows_at_once: int = param(64, "texts that a training step computes together; does not change the batch", low=1)
     precision: Literal["auto", "float32", "bfloat16"] = param(
         "auto", "numbers that the model computes with; auto: bfloat16 where the machine has instructions for it"
     )
@@ -168,33 +169,96 @@ class Transformer:
     # ---- training ----
 
     def forward(self, points: Points, threads: int) -> tuple[FloatArray, Any]:
-        """Vectors (n, D) of a batch, and what `backward` needs."""
+        """Vectors (n, D) of a batch, and what `backward` needs.
+
+        No more than `rows_at_once` go through the model together: what they need for the gradients is computed again
+        by `backward`, with the same random numbers, so that memory does not bound the batch.
+        """
         torch = _torch()
         assert points.tokens is not None
         torch.set_num_threads(max(1, threads))
         self.module.train()
-        pooled = self._pooled(points.tokens)
-        vectors = torch.nn.functional.normalize(pooled, dim=1) * START_LENGTH
-        return vectors.detach().cpu().numpy(), vectors
+        n, size = len(points), self.config.rows_at_once
+        if n <= size:
+            vectors = self._of_length(self._pooled(points.tokens))
+            return vectors.detach().cpu().numpy(), vectors
+        parts, found = [], []
+        for start in range(0, n, size):
+            tokens = points.tokens.take(np.arange(start, min(n, start + size)))
+            parts.append((tokens, torch.get_rng_state()))
+            with torch.no_grad():
+                found.append(self._of_length(self._pooled(tokens)).cpu().numpy())
+        return np.concatenate(found), parts
 
-    def backward(self, tape: Any, d_vectors: FloatArray, adam: Adam, threads: int, clip: float | None = None) -> None:
+    @staticmethod
+    def _of_length(pooled: Any) -> Any:
+        return _torch().nn.functional.normalize(pooled, dim=1) * START_LENGTH
+
+    def backward(self, tape: Any, d_vectors: FloatArray, adam: Adam, threads: int) -> None:
         """Learn from the gradients (n, D) of a batch's vectors, by AdamW; offsets and gains do not decay."""
         torch = _torch()
-        if self._optimizer is None:
-            named = [(name, p) for name, p in self.module.named_parameters() if p.requires_grad]
-            groups = [
-                {"params": [p for _, p in named if p.ndim > 1], "weight_decay": adam.weight_decay},
-                {"params": [p for _, p in named if p.ndim <= 1], "weight_decay": 0.0},
-            ]
-            self._optimizer = torch.optim.AdamW(groups, lr=adam.rate, betas=(adam.beta1, adam.beta2), eps=adam.epsilon)
-        for group in self._optimizer.param_groups:
+        optimizer = self._prepare(adam.weight_decay)
+        for group in optimizer.param_groups:
             group["lr"] = adam.rate
-        self._optimizer.zero_grad(set_to_none=True)
-        tape.backward(torch.from_numpy(np.ascontiguousarray(d_vectors)).to(self.device))
-        if clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.module.parameters(), clip)
-        self._optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        gradients = torch.from_numpy(np.ascontiguousarray(d_vectors)).to(self.device)
+        if not isinstance(tape, list):
+            tape.backward(gradients)
+        else:
+            after, start = torch.get_rng_state(), 0
+            for tokens, random in tape:
+                torch.set_rng_state(random)
+                self._of_length(self._pooled(tokens)).backward(gradients[start : start + len(tokens)])
+                start += len(tokens)
+            torch.set_rng_state(after)
+        optimizer.step()
         self.module.eval()
+
+    def _prepare(self, weight_decay: float) -> Any:
+        if self._optimizer is None:
+            torch = _torch()
+            named = [p for _, p in self.module.named_parameters() if p.requires_grad]
+            groups = [
+                {"params": [p for p in named if p.ndim > 1], "weight_decay": weight_decay},
+                {"params": [p for p in named if p.ndim <= 1], "weight_decay": 0.0},
+            ]
+            self._optimizer = torch.optim.AdamW(groups)
+        return self._optimizer
+
+    def arrays(self) -> Arrays:
+        """Weights by name."""
+        return dict(self._arrays())
+
+    def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Take over the values of all weights."""
+        torch = _torch()
+        with torch.no_grad():
+            for name, tensor in self.module.state_dict().items():
+                tensor.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
+
+    def moments(self) -> Arrays:
+        """What AdamW and the dropout remember."""
+        torch = _torch()
+        found: Arrays = {"random": torch.get_rng_state().numpy()}
+        if self._optimizer is not None:
+            for i, entry in self._optimizer.state_dict()["state"].items():
+                found |= {f"{i}.{name}": value.detach().cpu().numpy() for name, value in entry.items()}
+            found["weight_decay"] = np.array(self._optimizer.param_groups[0]["weight_decay"])
+        return found
+
+    def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
+        """Go on from what `moments` gave."""
+        torch = _torch()
+        torch.set_rng_state(torch.from_numpy(np.array(moments["random"])))
+        if "weight_decay" not in moments:
+            return
+        optimizer = self._prepare(float(moments["weight_decay"]))
+        state: dict[int, dict[str, Any]] = {}
+        for key, value in moments.items():
+            number, _, name = key.partition(".")
+            if name:
+                state.setdefault(int(number), {})[name] = torch.from_numpy(np.array(value))
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
     def snapshot(self) -> Transformer:
         """Return a copy, without moments."""
