@@ -5,6 +5,9 @@ ifeq ($(origin CXX),default)  # make's own guess is g++, which not everybody has
 CXX := c++
 endif
 VENV := .venv
+# Installed by itself before anything that asks for torch: where several builds are at hand, the exact version finds the
+# small one for the processor. TORCH= takes whatever the extras bring.
+TORCH ?= torch==2.13.0
 SANITIZE := .venv-sanitize
 SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
 PIP_OPTIONS := --quiet --disable-pip-version-check
@@ -51,11 +54,13 @@ $(VENV)/.installed: $(SOURCES) | prerequisites
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
+	test -z "$(TORCH)" || $(VENV)/bin/python -m pip install $(PIP_OPTIONS) $(TORCH)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" CXX="$(CXX)" $(VENV)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation --editable '.[dev]'
 	touch $@
 
 $(SANITIZE)/.installed: $(SOURCES) | prerequisites
 	$(call make_environment,$(SANITIZE))
+	test -z "$(TORCH)" || $(SANITIZE)/bin/python -m pip install $(PIP_OPTIONS) $(TORCH)
 	PATH="$(CURDIR)/$(SANITIZE)/bin:$$PATH" CXX="$(CXX)" $(SANITIZE)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation \
 		--config-settings=cmake.define.RAMIFY_SANITIZE=ON --config-settings=build-dir=build/sanitize --editable '.[dev]'
 	touch $@

@@ -23,12 +23,18 @@ def small_elias(**options):
     return ramify.Elias(encoder=ramify.BagEncoder(width=64), first=first, second=second, **options)
 
 
+def small_neural(**options):
+    training = TrainingConfig(epochs=5, min_steps=60)
+    return ramify.NeuralOneVsAll(encoder=ramify.BagEncoder(width=64), training=training, **options)
+
+
 # A model, and whether it reads its input at all: those that do must learn the toy below.
 MODELS = {
     "popular": (lambda **options: ramify.Popular(**options), False),
     "xr-linear": (lambda **options: ramify.XRLinear(**options), True),
     "one-vs-all": (lambda **options: ramify.OneVsAll(**options), True),
     "elias": (lambda **options: small_elias(**options), True),
+    "neural-one-vs-all": (lambda **options: small_neural(**options), True),
     "elias++": (lambda **options: small_elias(ranker="sparse", stages=1, **options), True),
 }
 

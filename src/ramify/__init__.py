@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ramify.metrics.report import evaluate
     from ramify.models import load
     from ramify.models.elias import Elias
+    from ramify.models.neural import NeuralOneVsAll
     from ramify.models.one_vs_all import OneVsAll
     from ramify.models.popular import Popular
     from ramify.models.xrlinear import XRLinear
@@ -43,6 +44,7 @@ _WHERE = {
     "load": "ramify.models",
     "BagEncoder": "ramify.nn.encoder",
     "Elias": "ramify.models.elias",
+    "NeuralOneVsAll": "ramify.models.neural",
     "OneVsAll": "ramify.models.one_vs_all",
     "Popular": "ramify.models.popular",
     "TransformerEncoder": "ramify.nn.transformer",
@@ -57,6 +59,7 @@ __all__ = [
     "Dataset",
     "Elias",
     "ModelFormatError",
+    "NeuralOneVsAll",
     "NotFittedError",
     "OneVsAll",
     "Popular",

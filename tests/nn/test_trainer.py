@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from neural import Killed, problem
 from scipy import sparse
 
 from ramify import ModelFormatError
-from ramify.base.mixed import Mixed
 from ramify.nn.encoder import Bag, BagEncoder
-from ramify.nn.graph import Edges, GraphHead, GraphOptions
 from ramify.nn.learner import EncoderWithHead
-from ramify.nn.points import Points
 from ramify.nn.trainer import TrainingConfig, hold_out, train
 
 
@@ -103,10 +101,6 @@ def test_weights_of_the_last_steps_are_averaged():
     assert learner.weight[0] == np.mean([7, 8, 9, 10, 11, 12])
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("average", [0.0, 0.6])
 def test_a_training_that_was_killed_ends_with_the_same_bits(tmp_path, average):
     """A real encoder with a real head; killed in the middle of a pass, twice."""
@@ -143,19 +137,6 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(tmp_path, average):
     assert np.array_equal(finished.arrays()["head.labels.weights"], whole.arrays()["head.labels.weights"])
     with pytest.raises(ModelFormatError, match="another training"):
         train(np.arange(80), learner(), config, title="t", seed=1, verbose=0, checkpoint=tmp_path / "c")
-
-
-def problem(n=100, n_labels=20, n_clusters=4, width=8):
-    random = np.random.default_rng(0)
-    X = sparse.random(n, 30, 0.2, "csr", np.float32, random)
-    Y = sparse.csr_matrix((random.random((n, n_labels)) < 0.15).astype(np.float32))
-    begin = np.arange(n_clusters + 1, dtype=np.int64) * 8
-    ends = np.concatenate([np.sort(random.permutation(n_labels)[:8]) for _ in range(n_clusters)]).astype(np.int32)
-    edges = Edges(begin, ends, np.zeros(len(ends), np.float32), 5.0, n_labels)
-    weights = [
-        (random.standard_normal((m, width)).astype(np.float32), np.zeros(m, np.float32)) for m in (n_clusters, n_labels)
-    ]
-    return GraphHead(weights[0], edges, weights[1], GraphOptions(2.0, 5.0, 2, 10, 0.05)), Points(Mixed.of(X)), Y
 
 
 def test_a_gradient_out_of_all_proportion_is_cut():

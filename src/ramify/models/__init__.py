@@ -17,6 +17,7 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "xr-linear": ("ramify.models.xrlinear", "XRLinear"),
     "one-vs-all": ("ramify.models.one_vs_all", "OneVsAll"),
     "elias": ("ramify.models.elias", "Elias"),
+    "neural-one-vs-all": ("ramify.models.neural", "NeuralOneVsAll"),
 }
 """Key of each model → module and class. Modules are imported when their model is first used."""
 

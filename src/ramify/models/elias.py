@@ -27,17 +27,15 @@ from ramify.models.base import refuse_given
 from ramify.models.elias_member import EliasMember
 from ramify.models.elias_ranker import WIDTH, fit_ranker
 from ramify.models.elias_training import EliasRun
-from ramify.models.features import FeatureModel
-from ramify.nn.encoder import Bag, BagEncoder
-from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached
-from ramify.nn.points import Points, texts_of
+from ramify.models.encoded import EncodedModel
+from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached, start_labels
+from ramify.nn.points import Points
 from ramify.nn.trainer import TrainingConfig, hold_out
-from ramify.nn.transformer import Transformer, TransformerEncoder
 from ramify.rank.linear import LinearConfig
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Elias(FeatureModel):
+class Elias(EncodedModel):
     """Learns a weighted graph from clusters to labels together with the encoder and the classifiers.
 
     First stage: clusters of labels are fixed, encoder and classifiers are trained. Second stage: labels hang on every
@@ -46,7 +44,6 @@ class Elias(FeatureModel):
 
     kind: ClassVar[str] = "elias"
 
-    encoder: BagEncoder | TransformerEncoder = param(factory=BagEncoder, doc="how features or texts become vectors")
     stages: Literal[1, 2] = param(2, "1: fixed clusters; 2: then a learned graph")
     n_clusters: int | None = param(None, "clusters, as a power of two; None: about a hundredth of the labels", low=1)
     n_edges: int | None = param(None, "edges of a cluster in the second stage; None: ten times its labels", low=1)
@@ -64,7 +61,16 @@ class Elias(FeatureModel):
     ranker: Literal["sparse"] | None = param(
         None, "'sparse': linear classifiers rank what is found again (Elias++), unless validation is better without"
     )
-    linear: LinearConfig = param(factory=LinearConfig, doc="how the classifiers of the ranker are trained")
+    linear: LinearConfig = param(
+        factory=lambda: LinearConfig(threshold=0.05, rare_weight=2.0, rare_points=10.0),
+        doc="how the classifiers of the ranker are trained",
+    )
+    vector_weight: float | None = param(
+        None,
+        "length of the vector that the ranker sees beside features of length 1; None: 1 for vectors of a frozen "
+        "transformer, 0.1 for those of an encoder that was trained on the same points, which say too much about them",
+        low=0,
+    )
     n_models: int = param(1, "models whose scores are averaged, each with clusters of its own", low=1)
     checkpoints: str | None = param(None, "folder for checkpoints; a training that was interrupted goes on from there")
 
@@ -76,36 +82,6 @@ class Elias(FeatureModel):
         self.members_ = [self._fit_member(points, labels, number) for number in range(self.n_models)]
         if self.checkpoints is not None:
             shutil.rmtree(self.checkpoints, ignore_errors=True)
-
-    def _fit_points(self, inputs: Inputs) -> Points:
-        """Features for all parts of the model, and tokens or vectors of the texts where a transformer reads them."""
-        self.transformer_: Transformer | None = None
-        if isinstance(self.encoder, BagEncoder):
-            return Points(self._fit_features(inputs))
-        texts = texts_of(inputs)
-        X, self.transformer_ = self._fit_features(inputs), Transformer.open(self.encoder)
-        if not self.encoder.frozen:
-            return Points(X, self.transformer_.cached_tokens(texts))
-        vectors = self.transformer_.cached_vectors(texts, resolve_threads(self.threads), self.verbose)
-        return Points(Mixed(X.sparse, np.asarray(vectors)))
-
-    def _make_points(self, inputs: Inputs) -> Points:
-        if isinstance(self.encoder, BagEncoder) or self.transformer_ is None:
-            return Points(self._make_features(inputs))
-        tokens = self.transformer_.tokens(texts_of(inputs))
-        X = self._make_features(inputs)
-        if not self.encoder.frozen:
-            return Points(X, tokens)
-        threads = 1 if len(X) == 1 else resolve_threads(self.threads)
-        return Points(Mixed(X.sparse, self.transformer_.encode_tokens(tokens, threads)))
-
-    def _start_encoder(self, points: Points, Y: Csr, seed: int, threads: int) -> Bag | Transformer:
-        if isinstance(self.encoder, BagEncoder):
-            return Bag.start(points.features, Y, self.encoder, seed=seed, threads=threads)
-        if self.encoder.frozen:
-            return Bag.start(points.features, Y, None, seed=seed, threads=threads)
-        assert self.transformer_ is not None
-        return self.transformer_.snapshot()
 
     def _fit_member(self, points: Points, Y: Csr, number: int) -> EliasMember:
         threads, seed = resolve_threads(self.threads), self.seed + 1000 * number
@@ -132,7 +108,7 @@ class Elias(FeatureModel):
             np.zeros(n_clusters, np.float32),
         )
         graph: LabelGraph | Edges = LabelGraph.from_clusters(cluster_of, n_clusters)
-        head = GraphHead(clusters, graph, _start_labels(Y[rows], vectors[rows], options, threads), options)
+        head = GraphHead(clusters, graph, start_labels(Y[rows], vectors[rows], options.shortlist, threads), options)
         run = EliasRun(points, Y, rows, judged, cluster_of, threads, seed, self.verbose, self.checkpoints)
         member = run.train(encoder, head, self.first, f"first stage{title}")
         if self.stages == 1:
@@ -154,14 +130,17 @@ class Elias(FeatureModel):
             return member
         vectors = member.encoder.encode(run.points, run.threads)
         found = member.search_vectors(vectors, min(WIDTH, run.Y.shape[1]), run.threads)
+        raw = member.reads_vectors
+        weight = self.vector_weight if self.vector_weight is not None else 1.0 if raw else 0.1
         member.ranker = fit_ranker(
             run.points.features,
             run.Y,
-            vectors,
+            member.ranked_vectors(run.points, vectors),
             found,
             run.rows,
             run.judged,
             self.linear,
+            vector_weight=float(weight),
             seed=run.seed,
             threads=run.threads,
         )
@@ -221,8 +200,7 @@ class Elias(FeatureModel):
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
         return {
-            "features": self._save_features(writer),
-            "transformer": None if self.transformer_ is None else self.transformer_.save_to(writer, "transformer_"),
+            **self._save_points(writer),
             "members": [member.save_to(writer, f"model{i}_") for i, member in enumerate(self.members_)],
         }
 
@@ -230,34 +208,11 @@ class Elias(FeatureModel):
         members = state.get("members") if isinstance(state, dict) else None
         if not isinstance(members, list) or not members:
             raise ModelFormatError(f"the manifest of {store.path} does not name the model's parts")
-        width = self._load_features(store, state) or 0
-        self.transformer_ = None
-        trained = None
-        if isinstance(self.encoder, TransformerEncoder):
-            self.transformer_ = Transformer.load_from(store, state.get("transformer"), "transformer_", self.encoder)
-            trained = None if self.encoder.frozen else self.encoder
-            shape = width, self.transformer_.width
-        else:
-            shape = (0, width) if self.input_kind_ == "dense" else (width, 0)
+        shape, trained = self._load_points(store, state)
         self.members_ = [
             EliasMember.load_from(store, info, f"model{i}_", shape, self.n_labels, trained)
             for i, info in enumerate(members)
         ]
-
-
-def _start_labels(Y: Csr, vectors: FloatArray, options: GraphOptions, threads: int) -> tuple[FloatArray, FloatArray]:
-    """Return label classifiers (L, D) to start from: they look towards the middle of their points.
-
-    A vector that is unlike a label's points gets the logit of a shortlist's mean, one that is just like them about 0.
-    """
-    share = min(0.5, Y.nnz / max(1, Y.shape[0]) / options.shortlist)
-    offset = math.log(max(share, 1e-6) / (1 - share))
-    middle = vectors.mean(axis=0)
-    around = vectors - middle
-    length = float(np.sqrt(np.mean(np.square(around).sum(axis=1))))
-    weights = normalize_rows(native.spmm_dense(Y.T.tocsr(), np.ascontiguousarray(around, np.float32), threads))
-    weights *= np.float32(-offset / max(length, 1e-6))
-    return weights, (offset - weights @ middle).astype(np.float32)
 
 
 def _label_vectors(X: Mixed, vectors: FloatArray, Y: Csr, threads: int) -> Csr:

@@ -47,7 +47,8 @@ class EliasMember:
             return self.search_vectors(vectors, k, threads)
         ids, scores = self.search_vectors(vectors, max(k, min(WIDTH, self.graph.n_labels)), threads)
         ids, best, rest = ids[:, :WIDTH], scores[:, :WIDTH], (ids[:, WIDTH:], scores[:, WIDTH:])
-        final = np.log(np.maximum(self.ranker.rank(points.features, vectors, ids, best, threads), 1e-38))
+        ranked = self.ranked_vectors(points, vectors)
+        final = np.log(np.maximum(self.ranker.rank(points.features, ranked, ids, best, threads), 1e-38))
         order = np.lexsort((ids, -final), axis=1)
         ids, final = np.take_along_axis(ids, order, 1), np.take_along_axis(final, order, 1)
         final = np.where(ids >= 0, final, -np.inf)
@@ -55,6 +56,15 @@ class EliasMember:
             behind = np.minimum(rest[1], final[:, -1:])
             ids, final = np.hstack([ids, rest[0]]), np.hstack([final, behind])
         return ids[:, :k], np.ascontiguousarray(final[:, :k], np.float32)
+
+    @property
+    def reads_vectors(self) -> bool:
+        """Whether the points' features are vectors themselves, which the encoder only adapts."""
+        return isinstance(self.encoder, Bag) and self.encoder.words is None
+
+    def ranked_vectors(self, points: Points, vectors: FloatArray) -> FloatArray:
+        """Vectors (n, D) that the ranker sees: those that were not trained on its own points, if there are any."""
+        return points.features.dense if self.reads_vectors else vectors
 
     def search_vectors(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels of vectors (n, D)."""

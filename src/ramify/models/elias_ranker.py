@@ -25,6 +25,8 @@ WIDTH = 100
 """Labels of a point that are ranked again."""
 CALIBRATED_SHARE = 0.3
 """Share of the calibrated score in the last score; the rest is the product of the two."""
+POWERS = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0)
+"""What the model's own score may be raised to before it is multiplied with the ranker's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,8 @@ class SparseRanker:
     dense : (L, D) their weights of the vector
     offset : (L,)
     counts : (L,) training points of each label
+    vector_weight : length of the vector beside features of length 1
+    power : what the model's own score is raised to
     calibrator : None where validation was better without
     """
 
@@ -46,10 +50,12 @@ class SparseRanker:
     dense: FloatArray
     offset: FloatArray
     counts: LongArray
+    vector_weight: float
+    power: float
     calibrator: Calibrator | None
 
     @classmethod
-    def of(cls, W: Csr, n_sparse: int, bias: float, counts: LongArray) -> SparseRanker:
+    def of(cls, W: Csr, n_sparse: int, bias: float, counts: LongArray, vector_weight: float) -> SparseRanker:
         """Return a ranker with the weights (L × (d + D + 1)) that `fit_ovr` found, d of them sparse."""
         sparse = W[:, :n_sparse].tocsr()
         rest = np.ascontiguousarray(W[:, n_sparse:].toarray(), np.float32)
@@ -60,6 +66,8 @@ class SparseRanker:
             np.ascontiguousarray(rest[:, :-1]),
             rest[:, -1] * np.float32(bias),
             counts,
+            vector_weight,
+            1.0,
             None,
         )
 
@@ -75,7 +83,7 @@ class SparseRanker:
     def _products(
         self, X: Mixed, vectors: FloatArray, ids: IntArray, scores: FloatArray, threads: int
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        features = joined(X, vectors)
+        features = joined(X, vectors, self.vector_weight)
         raw = native.score_lists(
             (self.begin, self.features, self.weights),
             self.dense,
@@ -87,21 +95,27 @@ class SparseRanker:
         )
         q = np.where(ids >= 0, np.exp(TRANSFORM.log_score(raw)), 0).astype(np.float32)
         p = np.where(ids >= 0, np.exp(scores), 0).astype(np.float32)
-        return p * q, p, q
+        return p ** np.float32(self.power) * q, p, q
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write the ranker into a model's directory."""
         for name in ("begin", "features", "weights", "dense", "offset", "counts"):
             writer.array(f"{prefix}{name}", getattr(self, name))
         given = self.calibrator
-        return {"calibrator": None if given is None else given.save_to(writer, f"{prefix}calibrator_")}
+        return {
+            "vector_weight": self.vector_weight,
+            "power": self.power,
+            "calibrator": None if given is None else given.save_to(writer, f"{prefix}calibrator_"),
+        }
 
     @classmethod
     def load_from(
         cls, store: Store, info: Any, prefix: str, n_labels: int, n_features: int, width: int
     ) -> SparseRanker:
         """Open what `save_to` wrote."""
-        if not isinstance(info, dict):
+        if not isinstance(info, dict) or not all(
+            isinstance(info.get(key), float) for key in ("vector_weight", "power")
+        ):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the ranker")
         weights = store.array(f"{prefix}weights", np.float32, ndim=1)
         n = len(weights)
@@ -116,6 +130,8 @@ class SparseRanker:
             store.array(f"{prefix}dense", np.float32, shape=(n_labels, width)),
             store.array(f"{prefix}offset", np.float32, shape=(n_labels,)),
             store.array(f"{prefix}counts", np.int64, shape=(n_labels,)),
+            info["vector_weight"],
+            info["power"],
             None if given is None else Calibrator.load_from(store, given, f"{prefix}calibrator_", 4),
         )
 
@@ -129,6 +145,7 @@ def fit_ranker(
     judged: LongArray,
     config: LinearConfig,
     *,
+    vector_weight: float,
     seed: int,
     threads: int,
 ) -> SparseRanker | None:
@@ -139,8 +156,9 @@ def fit_ranker(
     X, Y, vectors : features, labels (n × L) and the model's vectors (n, D) of all points
     found : ids and log scores (n, WIDTH) that the model gives to each point
     rows, judged : points to train on; points to calibrate and to decide by, half of them each
+    vector_weight : length of the vector beside features of length 1
     """
-    features = joined(X, vectors)
+    features = joined(X, vectors, vector_weight)
     ids, scores = found
     proposed = _pattern(ids[rows], Y.shape[1])
     W = fit_ovr(
@@ -153,14 +171,22 @@ def fit_ranker(
         threads=threads,
     )
     counts = np.bincount(Y[rows].indices, minlength=Y.shape[1]).astype(np.int64)
-    plain = SparseRanker.of(W, features.sparse.shape[1], config.bias, counts)
+    plain = SparseRanker.of(W, features.sparse.shape[1], config.bias, counts, vector_weight)
     if len(judged) < 40:
         return plain
 
     def part(chosen: LongArray) -> tuple[Mixed, FloatArray, IntArray, FloatArray]:
         return Mixed(X.sparse[chosen], X.dense[chosen]), vectors[chosen], ids[chosen], scores[chosen]
 
+    def judge(ranker: SparseRanker | None, chosen: LongArray) -> float:
+        final = scores[chosen] if ranker is None else ranker.rank(*part(chosen), threads)
+        order = np.argsort(-final, axis=1, kind="stable")[:, :5]
+        best = np.take_along_axis(ids[chosen], order, 1), np.take_along_axis(final, order, 1)
+        k = best[0].shape[1]
+        return float(evaluate(Ranking(*best, Y.shape[1]), Y[chosen], ks=[k])[f"nDCG@{k}"])
+
     first, second = judged[::2], judged[1::2]
+    plain = max((replace(plain, power=power) for power in POWERS), key=lambda ranker: judge(ranker, first))
     pq, p, q = plain._products(*part(first), threads)
     there = ids[first] >= 0
     truth = native.ranking_hits(ids[first], Y[first], threads)
@@ -168,20 +194,13 @@ def fit_ranker(
     candidates: list[SparseRanker | None] = [None, plain]
     if truth.any():
         candidates.append(replace(plain, calibrator=fit_calibrator(pairs, truth[there], seed=seed)))
-
-    def judge(ranker: SparseRanker | None) -> float:
-        final = scores[second] if ranker is None else ranker.rank(*part(second), threads)
-        order = np.argsort(-final, axis=1, kind="stable")[:, :5]
-        best = np.take_along_axis(ids[second], order, 1), np.take_along_axis(final, order, 1)
-        k = best[0].shape[1]
-        return float(evaluate(Ranking(*best, Y.shape[1]), Y[second], ks=[k])[f"nDCG@{k}"])
-
-    return max(candidates, key=judge)
+    return max(candidates, key=lambda ranker: judge(ranker, second))
 
 
-def joined(X: Mixed, vectors: FloatArray) -> Mixed:
-    """Features and vectors side by side, rows of length 1 each."""
-    return Mixed(normalize_rows(X.sparse), np.ascontiguousarray(normalize_rows(vectors), np.float32))
+def joined(X: Mixed, vectors: FloatArray, weight: float) -> Mixed:
+    """Features of length 1 and vectors of the given length side by side."""
+    dense = normalize_rows(vectors) * np.float32(weight)
+    return Mixed(normalize_rows(X.sparse), np.ascontiguousarray(dense, np.float32))
 
 
 def _pattern(ids: IntArray, n_labels: int) -> Csr:

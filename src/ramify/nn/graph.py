@@ -15,6 +15,7 @@ import numpy as np
 from ramify.base import native
 from ramify.base.types import AnyArray, BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.index.graph import LabelGraph, cluster_scores
+from ramify.labels.representations import normalize_rows
 from ramify.nn.tables import Adam, Arrays, DenseParameter, Parts, RowTable
 
 REFRESH = 20
@@ -244,3 +245,19 @@ def reached(lists: IntArray, Y: Csr) -> BoolArray:
     wanted = rows * Y.shape[1] + Y.indices
     there = (np.arange(len(lists), dtype=np.int64)[:, None] * Y.shape[1] + lists)[lists >= 0]
     return np.isin(wanted, there)
+
+
+def start_labels(Y: Csr, vectors: FloatArray, n_scored: int, threads: int) -> tuple[FloatArray, FloatArray]:
+    """Return label classifiers (L, D) to start from: they look towards the middle of their points.
+
+    A vector that is unlike a label's points gets the logit of the mean of the labels that a step scores, `n_scored` for
+    each point, one that is just like them about 0.
+    """
+    share = min(0.5, Y.nnz / max(1, Y.shape[0]) / n_scored)
+    offset = math.log(max(share, 1e-6) / (1 - share))
+    middle = vectors.mean(axis=0)
+    around = vectors - middle
+    length = float(np.sqrt(np.mean(np.square(around).sum(axis=1))))
+    weights = normalize_rows(native.spmm_dense(Y.T.tocsr(), np.ascontiguousarray(around, np.float32), threads))
+    weights *= np.float32(-offset / max(length, 1e-6))
+    return weights, (offset - weights @ middle).astype(np.float32)

@@ -74,10 +74,13 @@ class Transformer:
         """Read tokenizer and weights; the hub is asked only where there is no such folder."""
         _torch()
         from transformers import AutoModel, AutoTokenizer
+        from transformers.utils import logging
 
         local = Path(config.model).expanduser()
         place = str(local) if local.is_dir() else config.model
         options: dict[str, Any] = {"local_files_only": local.is_dir()}
+        shows_bars = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
         try:
             tokenizer = AutoTokenizer.from_pretrained(place, use_fast=True, **options)
             module = AutoModel.from_pretrained(place, use_safetensors=True, **options)
@@ -86,6 +89,9 @@ class Transformer:
                 f"cannot open the model {config.model!r}: {error}. Give the folder of a Hugging Face model with "
                 "config.json, tokenizer.json and model.safetensors, or its name on the hub (which needs a network)"
             ) from error
+        finally:
+            if shows_bars:
+                logging.enable_progress_bar()
         return cls(config, tokenizer.backend_tokenizer, module.float())
 
     @property
@@ -243,7 +249,7 @@ class Transformer:
         if self._optimizer is not None:
             for i, entry in self._optimizer.state_dict()["state"].items():
                 found |= {f"{i}.{name}": value.detach().cpu().numpy() for name, value in entry.items()}
-            found["weight_decay"] = np.array(self._optimizer.param_groups[0]["weight_decay"])
+            found["weight_decay"] = np.array([self._optimizer.param_groups[0]["weight_decay"]])
         return found
 
     def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
@@ -252,12 +258,13 @@ class Transformer:
         torch.set_rng_state(torch.from_numpy(np.array(moments["random"])))
         if "weight_decay" not in moments:
             return
-        optimizer = self._prepare(float(moments["weight_decay"]))
+        optimizer = self._prepare(float(moments["weight_decay"][0]))
         state: dict[int, dict[str, Any]] = {}
         for key, value in moments.items():
             number, _, name = key.partition(".")
             if name:
-                state.setdefault(int(number), {})[name] = torch.from_numpy(np.array(value))
+                tensor = torch.from_numpy(np.array(value))
+                state.setdefault(int(number), {})[name] = tensor.reshape(()) if name == "step" else tensor
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
     def snapshot(self) -> Transformer:
@@ -292,7 +299,7 @@ class Transformer:
         try:
             tokenizer = Tokenizer.from_str(bytes(store.array(f"{prefix}tokenizer", np.uint8, ndim=1)).decode())
             shape = AutoConfig.for_model(settings.pop("model_type"), **settings)
-            module = AutoModel.from_config(shape)  # type: ignore[no-untyped-call]
+            module = AutoModel.from_config(shape)
             for name, tensor in module.state_dict().items():
                 dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
                 array = store.array(f"{prefix}{name}", dtype, shape=tuple(tensor.shape))

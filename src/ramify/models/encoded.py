@@ -1,0 +1,73 @@
+"""What deep models share: an encoder that reads features or texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify.base.config import param
+from ramify.base.inputs import Inputs
+from ramify.base.mixed import Mixed
+from ramify.base.threads import resolve_threads
+from ramify.base.types import Csr
+from ramify.io.store import Store, StoreWriter
+from ramify.models.features import FeatureModel
+from ramify.nn.encoder import Bag, BagEncoder
+from ramify.nn.points import Points, texts_of
+from ramify.nn.transformer import Transformer, TransformerEncoder
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class EncodedModel(FeatureModel):
+    """Base of models that learn from vectors of an encoder."""
+
+    encoder: BagEncoder | TransformerEncoder = param(factory=BagEncoder, doc="how features or texts become vectors")
+
+    def _fit_points(self, inputs: Inputs) -> Points:
+        """Features for all parts of the model, and tokens or vectors of the texts where a transformer reads them."""
+        self.transformer_: Transformer | None = None
+        if isinstance(self.encoder, BagEncoder):
+            return Points(self._fit_features(inputs))
+        texts = texts_of(inputs)
+        X, self.transformer_ = self._fit_features(inputs), Transformer.open(self.encoder)
+        if not self.encoder.frozen:
+            return Points(X, self.transformer_.cached_tokens(texts))
+        vectors = self.transformer_.cached_vectors(texts, resolve_threads(self.threads), self.verbose)
+        return Points(Mixed(X.sparse, np.asarray(vectors)))
+
+    def _make_points(self, inputs: Inputs) -> Points:
+        if isinstance(self.encoder, BagEncoder) or self.transformer_ is None:
+            return Points(self._make_features(inputs))
+        tokens = self.transformer_.tokens(texts_of(inputs))
+        X = self._make_features(inputs)
+        if not self.encoder.frozen:
+            return Points(X, tokens)
+        threads = 1 if len(X) == 1 else resolve_threads(self.threads)
+        return Points(Mixed(X.sparse, self.transformer_.encode_tokens(tokens, threads)))
+
+    def _start_encoder(self, points: Points, Y: Csr, seed: int, threads: int) -> Bag | Transformer:
+        if isinstance(self.encoder, BagEncoder):
+            return Bag.start(points.features, Y, self.encoder, seed=seed, threads=threads)
+        if self.encoder.frozen:
+            return Bag.start(points.features, Y, None, seed=seed, threads=threads)
+        assert self.transformer_ is not None
+        return self.transformer_.snapshot()
+
+    # ---- files ----
+
+    def _save_points(self, writer: StoreWriter) -> dict[str, Any]:
+        return {
+            "features": self._save_features(writer),
+            "transformer": None if self.transformer_ is None else self.transformer_.save_to(writer, "transformer_"),
+        }
+
+    def _load_points(self, store: Store, state: Any) -> tuple[tuple[int, int], TransformerEncoder | None]:
+        """Open features and transformer; return a point's sparse and dense features, and what was trained."""
+        width = self._load_features(store, state) or 0
+        self.transformer_ = None
+        if isinstance(self.encoder, BagEncoder):
+            return ((0, width) if self.input_kind_ == "dense" else (width, 0)), None
+        self.transformer_ = Transformer.load_from(store, state.get("transformer"), "transformer_", self.encoder)
+        return (width, self.transformer_.width), None if self.encoder.frozen else self.encoder

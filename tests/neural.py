@@ -1,0 +1,28 @@
+"""What the tests of deep models share."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base.mixed import Mixed
+from ramify.nn.graph import Edges, GraphHead, GraphOptions
+from ramify.nn.points import Points
+
+
+class Killed(Exception):
+    """Ends a training in the middle of a pass."""
+
+
+def problem(n=100, n_labels=20, n_clusters=4, width=8):
+    """A head over a small graph, with points and labels to train it on."""
+    random = np.random.default_rng(0)
+    X = sparse.random(n, 30, 0.2, "csr", np.float32, random)
+    Y = sparse.csr_matrix((random.random((n, n_labels)) < 0.15).astype(np.float32))
+    begin = np.arange(n_clusters + 1, dtype=np.int64) * 8
+    ends = np.concatenate([np.sort(random.permutation(n_labels)[:8]) for _ in range(n_clusters)]).astype(np.int32)
+    edges = Edges(begin, ends, np.zeros(len(ends), np.float32), 5.0, n_labels)
+    weights = [
+        (random.standard_normal((m, width)).astype(np.float32), np.zeros(m, np.float32)) for m in (n_clusters, n_labels)
+    ]
+    return GraphHead(weights[0], edges, weights[1], GraphOptions(2.0, 5.0, 2, 10, 0.05)), Points(Mixed.of(X)), Y

