@@ -30,6 +30,7 @@ from ramify.models.elias_training import EliasRun
 from ramify.models.encoded import EncodedModel
 from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached, start_labels
 from ramify.nn.points import Points
+from ramify.nn.torch_graph import TorchGraphHead
 from ramify.nn.trainer import TrainingConfig, hold_out
 from ramify.rank.linear import LinearConfig
 
@@ -108,7 +109,9 @@ class Elias(EncodedModel):
             np.zeros(n_clusters, np.float32),
         )
         graph: LabelGraph | Edges = LabelGraph.from_clusters(cluster_of, n_clusters)
-        head = GraphHead(clusters, graph, start_labels(Y[rows], vectors[rows], options.shortlist, threads), options)
+        head = self._make_head(
+            clusters, graph, start_labels(Y[rows], vectors[rows], options.shortlist, threads), options
+        )
         run = EliasRun(points, Y, rows, judged, cluster_of, threads, seed, self.verbose, self.checkpoints)
         member = run.train(encoder, head, self.first, f"first stage{title}")
         if self.stages == 1:
@@ -120,10 +123,22 @@ class Elias(EncodedModel):
         begin, ends, weights = build_edges(matched, Y[rows], n_edges, cluster_of, threads=threads)
         edges = Edges(begin, ends, start_logits(ends, weights, n_labels), options.beta, n_labels)
         options = replace(options, cluster_share=self.cluster_rate, edge_share=self.edge_rate)
-        first, head = member, GraphHead(member.clusters, edges, member.labels, options)
+        first, head = member, self._make_head(member.clusters, edges, member.labels, options)
         member = run.train(first.encoder, head, self.second, f"second stage{title}")
         member.history = first.history + member.history
         return self._with_ranker(member, run)
+
+    def _make_head(
+        self,
+        clusters: tuple[FloatArray, FloatArray],
+        graph: LabelGraph | Edges,
+        labels: tuple[FloatArray, FloatArray],
+        options: GraphOptions,
+    ) -> GraphHead | TorchGraphHead:
+        """Native on a processor, torch where the encoder runs on another device."""
+        if self.transformer_ is None or self.transformer_.device == "cpu":
+            return GraphHead(clusters, graph, labels, options)
+        return TorchGraphHead(clusters, graph, labels, options, self.transformer_.device)
 
     def _with_ranker(self, member: EliasMember, run: EliasRun) -> EliasMember:
         if self.ranker is None:

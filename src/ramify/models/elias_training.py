@@ -9,6 +9,7 @@ from ramify.models.elias_member import EliasMember
 from ramify.nn.graph import GraphHead
 from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.points import Points
+from ramify.nn.torch_graph import TorchGraphHead
 from ramify.nn.trainer import TrainingConfig, train
 
 
@@ -26,7 +27,9 @@ class EliasRun:
     verbose: int
     checkpoint: str | None
 
-    def train(self, encoder: Encoder, head: GraphHead, config: TrainingConfig, title: str) -> EliasMember:
+    def train(
+        self, encoder: Encoder, head: GraphHead | TorchGraphHead, config: TrainingConfig, title: str
+    ) -> EliasMember:
         """Train encoder and head; return the state that was best on the held-out rows."""
         learner = EncoderWithHead(
             encoder, head, self.points, self.Y, self.judged, config, seed=self.seed + 1, threads=self.threads
@@ -40,12 +43,12 @@ class EliasRun:
             verbose=self.verbose,
             checkpoint=None if self.checkpoint is None else f"{self.checkpoint}/{title.replace(' ', '-')}",
         )
-        assert head.labels.offset is not None
+        arrays = head.arrays()
         return EliasMember(
             encoder,
-            (head.cluster_weights.values, head.cluster_offset.values),
+            (arrays["cluster_weights.values"], arrays["cluster_offset.values"]),
             head.graph,
-            (head.labels.weights, head.labels.offset),
+            (arrays["labels.weights"], arrays["labels.offset"]),
             head.log_alpha,
             head.options.beam_size,
             head.options.shortlist,
