@@ -27,7 +27,9 @@ begin = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.i
 ends = np.concatenate(rows).astype(np.int32)
 options = GraphOptions(10.0, n_labels / n_clusters, 20, shortlist, 0.05)
 edges = Edges(begin, ends, random.random(len(ends), np.float32), options.beta, n_labels)
-clusters, labels = ((0.1 * random.standard_normal((m, d), np.float32), np.zeros(m, np.float32)) for m in (n_clusters, n_labels))
+def table(m):
+    return 0.1 * random.standard_normal((m, d), np.float32), np.zeros(m, np.float32)
+clusters, labels = table(n_clusters), table(n_labels)
 popularity = 1 / np.arange(1, n_labels + 1) ** 0.8
 popularity /= popularity.sum()
 def make_batch():

@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 from sklearn.base import clone
 
+import ramify
 from ramify.base.config import Config, coerce, param
 
 
@@ -104,3 +105,15 @@ def test_numpy_numbers_are_numbers():
     assert (type(machine.rate), type(machine.tree.max_leaf)) == (float, int)
     with pytest.raises(ValueError, match="must be float"):
         Machine(rate=10**400)
+
+
+def test_a_part_of_another_kind_is_told_by_its_parameters():
+    model = ramify.Elias().set_params(encoder__model="folder", encoder__frozen=True)
+    assert isinstance(model.encoder, ramify.TransformerEncoder)
+    assert (model.encoder.model, model.encoder.frozen) == ("folder", True)
+    assert isinstance(ramify.Elias.from_dict(model.to_dict()).encoder, ramify.TransformerEncoder)
+    assert isinstance(ramify.Elias().set_params(encoder__width=7).encoder, ramify.BagEncoder)
+    with pytest.raises(ValueError, match="needs the folder"):
+        ramify.Elias().set_params(encoder__frozen=True)
+    with pytest.raises(ValueError, match="no parameter 'wdth'"):
+        ramify.Elias().set_params(encoder__wdth=7)

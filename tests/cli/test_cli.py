@@ -300,3 +300,18 @@ def test_f1_does_not_depend_on_the_cutoffs(tmp_path, train_file, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", "m", "f", "--ks", "a"])
     assert stop.value.code == 2
+
+
+def test_inspect_shows_and_draws_a_learned_index(tmp_path, train_file, model, capsys):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "elias"
+    settings = ["--set", "first.min_steps=20", "--set", "second.min_steps=20", "--set", "encoder.width=8"]
+    assert main(["train", "elias", str(train_file), "--out", str(out), "--quiet", *settings]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(out), "--data", str(train_file), "--plots", str(tmp_path / "plots")]) == 0
+    said = capsys.readouterr()
+    assert "pruning" in said.out
+    assert "shortlist" in said.out
+    assert len(list((tmp_path / "plots").glob("*.png"))) == 6
+    assert main(["inspect", str(model), "--plots", str(tmp_path / "none")]) == 1
+    assert "nothing to draw" in capsys.readouterr().err

@@ -5,7 +5,8 @@ import pytest
 from scipy import sparse
 
 from ramify import DataError
-from ramify.index.graph import IndexReport, LabelGraph, build_clusters, build_edges, matched_clusters
+from ramify.index.graph import LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
+from ramify.index.report import IndexReport
 
 
 def graph():
@@ -97,3 +98,9 @@ def test_report():
     assert report.clusters_by_decile[[0, 3, 9]] == pytest.approx([1.0, 0.5, 1.0])
     assert report.by_rank[0] == pytest.approx((0.9 + 0.3) / 2)
     assert all(len({len(row) for row in rows}) == 1 for rows in report.tables().values())
+
+
+def test_edges_start_from_their_share_in_the_strongest_one():
+    logits = start_logits(np.array([0, 1, 0, 2]), np.array([4.0, 1.0, 2.0, 0.0], np.float32), 4)
+    assert logits == pytest.approx([0, 0, np.log(0.5), 0])
+    assert start_logits(np.array([0, 0]), np.array([100.0, 1.0], np.float32), 1)[1] == pytest.approx(np.log(0.05))

@@ -77,10 +77,31 @@ def test_pruning(data, tmp_path):
     assert len(ramify.load(tmp_path / "m").members_[0].graph.labels) == len(model.members_[0].graph.labels)
 
 
-def test_report_and_ensemble(model, data):
+def test_report(model, data, tmp_path):
     tables = model.report()
     assert any("edges" in title for title in tables)
     assert len(tables["training"]) == len(model.members_[0].history) + 1
+    n_edges = len(model.members_[0].graph.labels)
+    report = model.index_report(*data)
+    assert len(model.members_[0].graph.labels) == n_edges  # looking changes nothing
+    assert report.search.recall[100] == pytest.approx(sum(report.search.by_decile))
+    assert report.search.shortlist >= report.search.recall[100]
+    kept = [row.kept for row in report.search.pruning]
+    assert kept[0] == 1
+    assert min(kept) < 0.5
+    assert {"recall", "pruning"} <= set(model.report(*data))
+    matplotlib = pytest.importorskip("matplotlib")
+    from ramify.plots import plot_index
+
+    assert len(plot_index(model.index_report(), tmp_path / "a")) == 3
+    paths = plot_index(report, tmp_path / "b")
+    assert len(paths) == 6
+    for path in paths:
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert matplotlib.image.imread(path).std() > 0.05  # something is drawn
+
+
+def test_ensemble(data):
     both = small(n_models=2).fit(*data)
     assert len(both.members_) == 2
     assert ramify.evaluate(both.predict_topk(data[0], 3), data[1])["P@1"] > 75

@@ -107,6 +107,12 @@ class Config:
             part = next((a() for a in _config_types(hint)), None)
         if not isinstance(part, Config):
             raise ValueError(f"{type(self).__name__}.{name} has no parameters of its own, so {path!r} cannot be set")
+        own = rest.partition(".")[0]
+        if own not in {f.name for f in dataclasses.fields(part)}:  # another kind of part may be meant, told by its name
+            for other in _config_types(hint):
+                if own == rest and own in {f.name for f in dataclasses.fields(other)}:
+                    setattr(self, name, other(**{own: coerce(value, _hints(other)[own])}))
+                    return
         part = part.clone()
         part._set(rest, value)
         part.check_params()

@@ -107,6 +107,16 @@ def print_evaluation(result: Evaluation) -> None:
         print(note)
 
 
+def _plot(model: Model, folder: str, given: tuple[Any, ...]) -> None:
+    from ramify.plots import plot_index
+
+    look = getattr(model, "index_report", None)
+    if look is None:
+        raise DataError(f"there is nothing to draw of a {model.kind} model; --plots is for models with a learned index")
+    for path in plot_index(look(*given), folder):
+        say(f"wrote {path}")
+
+
 def inspect(args: argparse.Namespace) -> None:
     """``ramify inspect``."""
     store = Store(args.model, verify=args.verify)
@@ -140,8 +150,12 @@ def inspect(args: argparse.Namespace) -> None:
     print_table(
         [["parameter", "value"], *([p.path, json.dumps(_value(store.params, p.path))] for p in type(model).describe())]
     )
-    for title, rows in model.report().items():
+    data = read_data(args.data, args) if args.data else None
+    given = () if data is None else (data.inputs, data.labels())
+    for title, rows in model.report(*given).items():
         print_table(rows, title=title)
+    if args.plots:
+        _plot(model, args.plots, given)
     arrays = [
         [name, entry["dtype"], " × ".join(map(str, entry["shape"])), f"{entry['size']:,}"]
         for name, entry in store.files.items()

@@ -139,11 +139,15 @@ def _add_evaluate(parent: Any) -> None:
 
 def _add_inspect(parent: Any) -> None:
     from ramify.cli.commands import inspect
+    from ramify.cli.options import add_data_options
 
     sub = _command(parent, "inspect", "Show what is in a saved model.", inspect)
     sub.add_argument("model", metavar="DIR", help="a saved model")
+    sub.add_argument("--data", metavar="FILE", help="also show what the model's index makes of these data")
+    sub.add_argument("--plots", metavar="DIR", help="draw what was learned, as PNG files in this folder")
     sub.add_argument("--verify", action="store_true", help="compare the content of every file with its hash")
     sub.add_argument("--json", action="store_true", help="print JSON")
+    add_data_options(sub)
 
 
 def _add_data(parent: Any) -> None:

@@ -15,7 +15,7 @@ from ramify.base import native
 from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import resolve_threads
-from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
+from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.kmeans import TreeConfig, balanced_parts
 
 
@@ -89,61 +89,6 @@ class LabelGraph:
         """Number of the strongest edge of each label that has one, by score, then by cluster."""
         order = np.lexsort((np.arange(len(self.labels)), -self.scores, self.labels))
         return order[np.flatnonzero(np.diff(self.labels[order], prepend=-1))]
-
-
-@dataclass(frozen=True, eq=False)
-class IndexReport:
-    """What a graph looks like.
-
-    Attributes
-    ----------
-    n_edges : number of edges E
-    strong : share of the edges whose score is over each threshold
-    survived : share of the labels whose edge to their first cluster scores over each threshold
-    clusters_by_decile : (10,) mean number of clusters on which a label hangs by a score over 0.25, frequent ones first
-    by_rank : mean score of the strongest, second, … edge of a cluster
-    """
-
-    n_edges: int
-    strong: dict[float, float]
-    survived: dict[float, float]
-    clusters_by_decile: DoubleArray
-    by_rank: DoubleArray
-
-    @classmethod
-    def of(cls, graph: LabelGraph, cluster_of: IntArray, deciles: AnyArray) -> IndexReport:
-        """Look at a graph; cluster_of (L,) is where each label was first, deciles (L,) how frequent it is."""
-        scores, clusters = np.exp(graph.scores.astype(np.float64)), graph.edge_clusters()
-        first = scores[clusters == cluster_of[graph.labels]]
-        n_strong = np.bincount(graph.labels, scores > 0.25, minlength=graph.n_labels)
-        order = np.lexsort((-scores, clusters))
-        rank = np.arange(len(order)) - graph.begin[clusters[order]]
-        return cls(
-            len(scores),
-            {t: float(np.mean(scores > t)) if len(scores) else 0.0 for t in THRESHOLDS},
-            {t: float((first > t).sum() / max(1, graph.n_labels)) for t in THRESHOLDS},
-            np.array([n_strong[deciles == d].mean() if np.any(deciles == d) else np.nan for d in range(10)]),
-            np.bincount(rank, scores[order]) / np.maximum(1, np.bincount(rank)),
-        )
-
-    def tables(self) -> dict[str, list[list[str]]]:
-        """Return it as tables of text, by title."""
-        shares = [[f"> {t:g}", f"{self.strong[t]:.1%}", f"{self.survived[t]:.1%}"] for t in THRESHOLDS]
-        places = sorted({min(p, len(self.by_rank)) for p in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)} - {0})
-        return {
-            f"{self.n_edges:,} edges": [["score", "of the edges", "of the labels at their first cluster"], *shares],
-            "clusters of a label, score > 0.25": [
-                ["labels by frequency", "clusters"],
-                *([f"tenth {d + 1}", f"{x:.2f}"] for d, x in enumerate(self.clusters_by_decile)),
-            ],
-            "edges of a cluster, strongest first": [
-                ["place", "mean score"],
-                *([f"{p}", f"{self.by_rank[p - 1]:.3f}"] for p in places),
-            ],
-        }
-
-
-THRESHOLDS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.9)
 
 
 def build_clusters(Z: Csr, n_clusters: int, *, seed: int = 0, threads: int | None = None) -> IntArray:

@@ -95,8 +95,11 @@ class Model(Config):
         self._check_fitted()
         return len(self.labels_)
 
-    def report(self) -> dict[str, list[list[str]]]:
-        """Tables that show what was learned, by title, the first row of each its header; empty for most models."""
+    def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
+        """Tables that show what was learned, by title, the first row of each its header; empty for most models.
+
+        With data X and their labels y there may be tables of what the model makes of them.
+        """
         self._check_fitted()
         return {}
 

@@ -18,11 +18,13 @@ from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.index.graph import IndexReport, LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
+from ramify.index.graph import LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
+from ramify.index.report import PRUNED_METRICS, IndexReport, Pruned, SearchReport
 from ramify.io.labels import LabelVocabulary, align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
 from ramify.metrics.ranking import frequency_deciles
+from ramify.metrics.report import evaluate
 from ramify.models.base import refuse_given
 from ramify.models.elias_member import EliasMember
 from ramify.models.elias_ranker import WIDTH, fit_ranker
@@ -177,18 +179,48 @@ class Elias(EncodedModel):
 
     # ---- looking at what was learned ----
 
-    def index_report(self) -> IndexReport:
-        """What the graph of the first model looks like: strong edges, clusters of frequent and rare labels."""
+    def index_report(self, X: Any = None, y: Any = None) -> IndexReport:
+        """What the graph of the first model looks like: strong edges, clusters of frequent and rare labels.
+
+        With data X and their labels y also what a search finds: recall, the deciles that it comes from, and what is
+        left of it with fewer edges.
+        """
         self._check_fitted()
         member = self.members_[0]
-        return IndexReport.of(member.graph, member.cluster_of, frequency_deciles(self.label_counts_.counts))
+        found = IndexReport.of(member.graph, member.cluster_of, frequency_deciles(self.label_counts_.counts))
+        return found if X is None else replace(found, search=self._search_report(X, y))
 
-    def report(self) -> dict[str, list[list[str]]]:
+    def _search_report(self, X: Any, y: Any) -> SearchReport:
+        width = min(100, self.n_labels)
+        ks = [k for k in (1, 3, 5, 10, 20, 50, 100) if k <= width]
+        whole = evaluate(self.predict_topk(X, width), y, self.label_counts_, ks=ks)
+        graphs = [member.graph for member in self.members_]
+        n_edges = sum(len(graph.labels) for graph in graphs)
+        pruning = []
+        try:
+            for how, options in [("all", None), *_prunings(graphs[0])]:
+                if options is not None:
+                    self.prune(**options)
+                kept = sum(len(member.graph.labels) for member in self.members_) / max(1, n_edges)
+                result = evaluate(self.predict_topk(X, width), y, self.label_counts_, ks=ks)
+                metrics = {name: result[name] for name in PRUNED_METRICS if int(name.split("@")[1]) in ks}
+                pruning.append(Pruned(how, kept, metrics))
+                for member, graph in zip(self.members_, graphs, strict=True):
+                    member.graph = graph
+        finally:
+            for member, graph in zip(self.members_, graphs, strict=True):
+                member.graph = graph
+        return SearchReport(
+            {k: whole[f"R@{k}"] for k in ks}, self.shortlist_recall(X, y), whole.deciles()[f"R@{ks[-1]}"], pruning
+        )
+
+    def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
         """Return the tables of `index_report`, and how training went."""
         history = [
             [f"{i + 1}", f"{loss:.5f}", f"{score:.2f}"] for i, (loss, score) in enumerate(self.members_[0].history)
         ]
-        return {**self.index_report().tables(), "training": [["pass", "loss", "validation nDCG"], *history]}
+        training = [["pass", "loss", "validation nDCG"], *history]
+        return {**self.index_report(X, y).tables(), "training": training}
 
     def prune(self, *, threshold: float | None = None, top: int | None = None) -> Self:
         """Drop weak edges of the graph: those that score below the threshold, or all but the `top` of each cluster.
@@ -238,3 +270,12 @@ def _label_vectors(X: Mixed, vectors: FloatArray, Y: Csr, threads: int) -> Csr:
         return as_csr(normalize_rows(dense), "Z")
     words = native.spmm(points, normalize_rows(X.sparse), threads, unit_rows=False)
     return as_csr(normalize_rows(as_csr(sparse.hstack([words, dense], format="csr"), "Z")), "Z")
+
+
+def _prunings(graph: LabelGraph) -> list[tuple[str, dict[str, Any]]]:
+    """Ways to prune a graph, from the mildest on: by threshold, and to a share of the widest cluster's edges."""
+    widest = int(np.diff(graph.begin).max(initial=1))
+    tops = sorted({max(1, round(share * widest)) for share in (0.5, 0.3, 0.2, 0.1, 0.05)}, reverse=True)
+    return [(f"score ≥ {t:g}", {"threshold": t}) for t in (0.01, 0.05, 0.1, 0.25, 0.5)] + [
+        (f"best {top} of a cluster", {"top": top}) for top in tops
+    ]
