@@ -16,6 +16,7 @@ namespace ramify {
 namespace {
 
 constexpr std::int64_t rows_at_once = 8;
+constexpr std::int64_t labels_at_first = 192;  // mostly enough for a short answer
 constexpr float negligible = -14.0f;  // log of a probability that is not worth a gradient
 
 // What one thread knows of the labels while it explores for a row; kept between rows and calls, since it has the size of
@@ -26,7 +27,7 @@ struct Explorer {
     std::vector<std::int32_t> edge;   // (n_labels)
     std::uint32_t row = 0;
     std::vector<std::int32_t> reached, chosen;
-    std::vector<Scored> ranked;
+    std::vector<Scored> ranked, pending;
 
     void start(std::int64_t n_labels) {
         if (static_cast<std::int64_t>(seen.size()) < n_labels) {
@@ -217,20 +218,30 @@ void search_graph(const GraphSearch& model, const float* vectors, std::int64_t r
             e.chosen.clear();
             choose_clusters(e, order.data(), graph.n_clusters, model.beam);
             walk(e, graph, clusters.data());
-            cut(e, model.width);
+            // A classifier only lowers the score of a path. Best paths first: when the next one cannot get among the best k any
+            // more, neither can those behind it.
+            e.pending.clear();
+            for (const std::int32_t label : e.reached) e.pending.push_back({e.best[static_cast<std::size_t>(label)], label});
             e.ranked.clear();
-            for (std::size_t i = 0; i < e.reached.size(); ++i) {
-                // The table is large and read at random: ask for what comes next.
-                if (i + 2 < e.reached.size()) {
-                    const float* next = model.label_weights + static_cast<std::int64_t>(e.reached[i + 2]) * d;
-                    for (std::int64_t f = 0; f < d; f += 16) __builtin_prefetch(next + f);
+            const std::int64_t n_reached = static_cast<std::int64_t>(e.pending.size()), n_pending = std::min(n_reached, model.width);
+            std::int64_t n = 0;
+            for (std::int64_t from = 0, to = 0; from < n_pending; from = to) {
+                to = std::min(n_pending, from == 0 ? std::max(labels_at_first, 2 * k) : n_pending);
+                if (to < n_reached) std::nth_element(e.pending.begin() + from, e.pending.begin() + to, e.pending.end(), better);
+                for (std::int64_t i = from; i < to; ++i) {
+                    // The table is large and read at random: ask for what comes next.
+                    if (i + 2 < to) {
+                        const float* next = model.label_weights + static_cast<std::int64_t>(e.pending[static_cast<std::size_t>(i) + 2].id) * d;
+                        for (std::int64_t f = 0; f < d; f += 16) __builtin_prefetch(next + f);
+                    }
+                    const auto [path, label] = e.pending[static_cast<std::size_t>(i)];
+                    const float v = dot(model.label_weights + static_cast<std::int64_t>(label) * d, vector, d) + model.label_offsets[label];
+                    e.ranked.push_back({std::min(v, 0.0f) - std::log1p(std::exp(-std::abs(v))) + path, label});
                 }
-                const std::int32_t label = e.reached[i];
-                const float v = dot(model.label_weights + static_cast<std::int64_t>(label) * d, vector, d) + model.label_offsets[label];
-                const float log_yes = std::min(v, 0.0f) - std::log1p(std::exp(-std::abs(v)));
-                e.ranked.push_back({log_yes + e.best[static_cast<std::size_t>(label)], label});
+                n = topk(e.ranked.data(), static_cast<std::int64_t>(e.ranked.size()), k);
+                e.ranked.resize(static_cast<std::size_t>(n));
+                if (n == k && to < n_pending && e.pending[static_cast<std::size_t>(to)].score < e.ranked[static_cast<std::size_t>(k) - 1].score) break;
             }
-            const std::int64_t n = topk(e.ranked.data(), static_cast<std::int64_t>(e.ranked.size()), k);
             for (std::int64_t j = 0; j < k; ++j) {
                 ids[row * k + j] = j < n ? e.ranked[static_cast<std::size_t>(j)].id : -1;
                 scores[row * k + j] = j < n ? e.ranked[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
