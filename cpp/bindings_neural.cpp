@@ -79,6 +79,25 @@ PairsView pairs_view(const PyPairs& pairs, std::size_t width) {
     return {size_of(rows.shape(0)), rows.data(), begin.data(), places.data(), size_of(width)};
 }
 
+using PyAdam = std::tuple<float, float, float, float, float, std::int64_t>;
+
+AdamOptions adam_options(const PyAdam& adam) {
+    const auto& [rate, beta1, beta2, epsilon, weight_decay, step] = adam;
+    return {rate, beta1, beta2, epsilon, weight_decay, step};
+}
+
+void py_score_edges(In<std::int64_t> begin, Changed<float> logits, Changed<float> raw, Changed<float> scores, float log_beta, int threads) {
+    nb::gil_scoped_release release;
+    score_edges({begin.data(), nullptr, logits.data(), raw.data(), scores.data()}, size_of(begin.shape(0)) - 1, log_beta, threads);
+}
+
+void py_step_edges(In<std::int64_t> begin, In<double> gradients, Changed<float> logits, Changed<float> raw, Changed<float> scores,
+                   Changed<float> first, Changed<float> second, In<std::int32_t> clusters, float log_beta, PyAdam adam, int threads) {
+    nb::gil_scoped_release release;
+    step_edges({begin.data(), gradients.data(), logits.data(), raw.data(), scores.data(), first.data(), second.data()}, clusters.data(),
+               size_of(clusters.shape(0)), log_beta, adam_options(adam), threads);
+}
+
 Out<float> py_gather_dot(PyPairs pairs, std::int64_t width, In2<float> table, In<float> offset, In2<float> vectors, int threads) {
     const std::size_t n = vectors.shape(0), k = static_cast<std::size_t>(width);
     auto out = std::make_unique<float[]>(n * k);
@@ -111,13 +130,6 @@ Out<float> py_score_lists(In<std::int64_t> begin, In<std::int32_t> features, In<
         score_lists(classifiers, csr_view<Index>(indptr, indices, data.data(), n_columns), dense.data(), lists.data(), size_of(width), out.get(), threads);
     }
     return give_new(std::move(out), {n, width});
-}
-
-using PyAdam = std::tuple<float, float, float, float, float, std::int64_t>;
-
-AdamOptions adam_options(const PyAdam& adam) {
-    const auto& [rate, beta1, beta2, epsilon, weight_decay, step] = adam;
-    return {rate, beta1, beta2, epsilon, weight_decay, step};
 }
 
 void py_row_adam(PyPairs pairs, In2<float> gradients, In2<float> vectors, Changed2<float> table, std::optional<Changed<float>> offset,
@@ -183,6 +195,10 @@ void bind_neural(nb::module_& m) {
           nb::arg("indices"), nb::arg("data"), nb::arg("n_columns"), nb::arg("dense"), nb::arg("lists"), nb::arg("threads"));
     m.def("score_lists", py_score_lists<std::int64_t>, nb::arg("begin"), nb::arg("features"), nb::arg("weights"), nb::arg("dense_weights"), nb::arg("offset"), nb::arg("indptr"),
           nb::arg("indices"), nb::arg("data"), nb::arg("n_columns"), nb::arg("dense"), nb::arg("lists"), nb::arg("threads"));
+    m.def("score_edges", py_score_edges, nb::arg("begin"), nb::arg("logits"), nb::arg("raw"), nb::arg("scores"), nb::arg("log_beta"),
+          nb::arg("threads"));
+    m.def("step_edges", py_step_edges, nb::arg("begin"), nb::arg("gradients"), nb::arg("logits"), nb::arg("raw"), nb::arg("scores"),
+          nb::arg("first"), nb::arg("second"), nb::arg("clusters"), nb::arg("log_beta"), nb::arg("adam"), nb::arg("threads"));
     m.def("group_pairs", py_group_pairs, nb::arg("lists"), nb::arg("n_rows"));
     m.def("gather_dot", py_gather_dot, nb::arg("pairs"), nb::arg("width"), nb::arg("table"), nb::arg("offset"), nb::arg("vectors"),
           nb::arg("threads"));

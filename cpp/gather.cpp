@@ -13,23 +13,6 @@ namespace {
 constexpr std::int64_t rows_at_once = 64;
 constexpr std::int64_t n_parts = 8;  // sums of the backward pass, whatever the number of threads
 
-struct AdamStep {
-    explicit AdamStep(const AdamOptions& o)
-        : options(o),
-          first_scale(1.0f / (1.0f - static_cast<float>(std::pow(static_cast<double>(o.beta1), static_cast<double>(o.step))))),
-          second_scale(1.0f / (1.0f - static_cast<float>(std::pow(static_cast<double>(o.beta2), static_cast<double>(o.step))))) {}
-
-    void operator()(float& value, float gradient, float& m, float& v, bool decays) const {
-        m = options.beta1 * m + (1.0f - options.beta1) * gradient;
-        v = options.beta2 * v + (1.0f - options.beta2) * gradient * gradient;
-        if (decays) value -= options.rate * options.weight_decay * value;
-        value -= options.rate * (m * first_scale) / (std::sqrt(v * second_scale) + options.epsilon);
-    }
-
-    const AdamOptions& options;
-    const float first_scale, second_scale;
-};
-
 }  // namespace
 
 Pairs group_pairs(const std::int32_t* lists, std::int64_t vectors, std::int64_t width, std::int64_t n_rows) {

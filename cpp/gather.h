@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "adam.h"
 #include "csr.h"
 
 namespace ramify {
@@ -35,11 +36,6 @@ void gather_dot(const PairsView& pairs, const float* table, const float* offset,
 // d_vectors (vectors, d) = what the gradients (vectors, width) of the products say about the vectors.
 void gather_dot_back(const PairsView& pairs, const float* table, const float* gradients, std::int64_t n_vectors, std::int64_t d,
                      float* d_vectors, int threads);
-
-struct AdamOptions {
-    float rate = 0.001f, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0.0f;
-    std::int64_t step = 1;  // from 1 on, for the bias correction
-};
 
 // One step of Adam for the table rows in use: the gradient of a row is Σ gradient · vector over its pairs, that of its
 // offset (null: none) Σ gradient. Moments lie at slots[i] of first and second (slots, d + 1); they rest while their row is not used.

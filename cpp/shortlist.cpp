@@ -163,6 +163,49 @@ void spread_gradients(const std::int32_t* edges, const float* gradients, std::in
         }
 }
 
+namespace {
+
+void score_cluster(const EdgeTable& edges, std::int64_t first, std::int64_t end, float log_beta) {
+    float top = -std::numeric_limits<float>::infinity();
+    for (std::int64_t e = first; e < end; ++e) top = std::max(top, edges.logits[e]);
+    double total = 0;
+    for (std::int64_t e = first; e < end; ++e) total += std::exp(static_cast<double>(edges.logits[e] - top));
+    const auto shift = static_cast<float>(top + std::log(total) - log_beta);
+    for (std::int64_t e = first; e < end; ++e) {
+        edges.raw[e] = edges.logits[e] - shift;
+        edges.scores[e] = std::min(0.0f, edges.raw[e]);
+    }
+}
+
+}  // namespace
+
+void score_edges(const EdgeTable& edges, std::int64_t n_clusters, float log_beta, int threads) {
+    parallel_for(n_clusters, threads, [&](std::int64_t c, int) { score_cluster(edges, edges.begin[c], edges.begin[c + 1], log_beta); });
+}
+
+void step_edges(const EdgeTable& edges, const std::int32_t* clusters, std::int64_t n, float log_beta, const AdamOptions& options, int threads) {
+    const AdamStep adam(options);
+    parallel_for((n + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
+        for (std::int64_t i = block * rows_at_once; i < std::min(n, (block + 1) * rows_at_once); ++i) {
+            const std::int64_t first = edges.begin[clusters[i]], end = edges.begin[clusters[i] + 1];
+            // What is cut at 1 passes nothing on.
+            auto passed = [&](std::int64_t e) { return edges.raw[e] <= 0 ? edges.gradients[e] : 0.0; };
+            double sum = 0;
+            bool any = false;
+            for (std::int64_t e = first; e < end; ++e) {
+                sum += passed(e);
+                any |= passed(e) != 0;
+            }
+            if (!any) continue;
+            for (std::int64_t e = first; e < end; ++e) {
+                const double share = std::exp(static_cast<double>(edges.raw[e]) - log_beta);
+                adam(edges.logits[e], static_cast<float>(passed(e) - share * sum), edges.first[e], edges.second[e], false);
+            }
+            score_cluster(edges, first, end, log_beta);
+        }
+    });
+}
+
 double path_loss(const std::int32_t* labels, const float* scores, const float* logits, const std::uint8_t* targets, std::int64_t rows,
                  std::int64_t width, float weight, float* d_scores, float* d_logits, int threads) {
     std::vector<double> sums(static_cast<std::size_t>(rows));

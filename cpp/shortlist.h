@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "adam.h"
 #include "csr.h"
 
 namespace ramify {
@@ -38,6 +39,23 @@ void explore(const GraphView& graph, const float* clusters, const float* order, 
 // edge_cluster: (edges). Runs on one thread, in order.
 void spread_gradients(const std::int32_t* edges, const float* gradients, std::int64_t rows, std::int64_t width,
                       const std::int32_t* edge_cluster, std::int64_t n_clusters, float* by_cluster, double* by_edge);
+
+// Edges while they are trained. A cluster's edges compete: raw = log β + log softmax of the logits, scores = min(raw, 0).
+struct EdgeTable {
+    const std::int64_t* begin = nullptr;  // (n_clusters + 1)
+    const double* gradients = nullptr;    // (edges) of the scores
+    float* logits = nullptr;              // (edges), as all that follow
+    float* raw = nullptr;
+    float* scores = nullptr;
+    float* first = nullptr;               // moments of Adam
+    float* second = nullptr;
+};
+
+// raw and scores from the logits, for all clusters.
+void score_edges(const EdgeTable& edges, std::int64_t n_clusters, float log_beta, int threads);
+
+// One step of Adam for the edges of the given clusters, and their scores after it. Clusters without a gradient rest.
+void step_edges(const EdgeTable& edges, const std::int32_t* clusters, std::int64_t n, float log_beta, const AdamOptions& options, int threads);
 
 // Classification loss of p = σ(logit) · e^score against the targets, summed, with its gradients; slots without a label
 // (labels -1) cost nothing. Computed in log space.

@@ -26,3 +26,16 @@ def problem(n=100, n_labels=20, n_clusters=4, width=8):
         (random.standard_normal((m, width)).astype(np.float32), np.zeros(m, np.float32)) for m in (n_clusters, n_labels)
     ]
     return GraphHead(weights[0], edges, weights[1], GraphOptions(2.0, 5.0, 2, 10, 0.05)), Points(Mixed.of(X)), Y
+
+
+def logit_gradients(head, found):
+    """Gradients of the edges' logits from those of their log scores, cluster by cluster."""
+    if head.edges is None:
+        return None
+    passed = np.where(head.edges.raw <= 0, found.edge_scores, 0)
+    shares = np.exp(head.edges.raw.astype(np.float64) - head.edges.log_beta)
+    gradients, begin = np.empty(len(passed)), head.graph.begin
+    for c in range(head.graph.n_clusters):
+        row = slice(begin[c], begin[c + 1])
+        gradients[row] = passed[row] - shares[row] * passed[row].sum()
+    return gradients

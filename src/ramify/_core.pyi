@@ -202,6 +202,22 @@ def spread_gradients(
 def path_loss(
     labels: IntArray, scores: FloatArray, logits: FloatArray, targets: ByteArray, weight: float, threads: int
 ) -> tuple[float, FloatArray, FloatArray]: ...
+def score_edges(
+    begin: LongArray, logits: FloatArray, raw: FloatArray, scores: FloatArray, log_beta: float, threads: int
+) -> None: ...
+def step_edges(
+    begin: LongArray,
+    gradients: DoubleArray,
+    logits: FloatArray,
+    raw: FloatArray,
+    scores: FloatArray,
+    first: FloatArray,
+    second: FloatArray,
+    clusters: IntArray,
+    log_beta: float,
+    adam: tuple[float, float, float, float, float, int],
+    threads: int,
+) -> None: ...
 def score_lists(
     begin: LongArray,
     features: IntArray,

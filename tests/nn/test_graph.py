@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from neural import logit_gradients
 from scipy import sparse
 
 from ramify.base import native
 from ramify.index.graph import LabelGraph
 from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached
+from ramify.nn.tables import Adam
 
 pytestmark = pytest.mark.native
 
@@ -112,7 +114,7 @@ def test_loss_and_gradients(stage, seed):
         assert mine == list(lists[i])
 
     d_weights, d_offset = label_gradients(head, found, vectors)
-    edges = None if head.edges is None else head.edges.logit_gradients(found.edge_scores)
+    edges = logit_gradients(head, found)
     given = [
         (0, found.cluster_logits.T @ vectors),
         (1, found.cluster_logits.sum(axis=0)),
@@ -149,10 +151,47 @@ def test_every_label_of_a_point_is_reached_in_training():
 @pytest.mark.parametrize("threads", [2, 5])
 def test_threads_do_not_matter(threads):
     head, vectors, Y = problem(2, 3, n=300, n_labels=400, shortlist=50)
-    one, many = head.gradients(vectors, Y, 1, 1), head.gradients(vectors, Y, 1, threads)
+    one = head.gradients(vectors, Y, 1, 1)
+    edges = one.edge_scores.copy()
+    many = head.gradients(vectors, Y, 1, threads)
     assert one.loss == many.loss
     assert np.array_equal(one.vectors, many.vectors)
-    assert np.array_equal(one.edge_scores, many.edge_scores)
+    assert np.array_equal(edges, many.edge_scores)
+    twins = [problem(2, 3, n=300, n_labels=400, shortlist=50)[0] for _ in range(2)]
+    for twin, number in zip(twins, (1, threads), strict=True):
+        for step in range(1, 4):
+            twin.step(vectors, Y, Adam(0.01, step), number)
+    for name, array in twins[0].arrays().items():
+        assert np.array_equal(array, twins[1].arrays()[name]), name
+
+
+def test_a_step_of_the_edges():
+    """Adam again, dense and in double precision; clusters that no path uses rest, moments included."""
+    head, vectors, Y = problem(2, 4, n_clusters=9, beam=1)
+    a, first, second = head.edges.logits.values.astype(np.float64), np.zeros(23 * 9), np.zeros(23 * 9)
+    first, second = first[: len(a)], second[: len(a)]
+    clusters = head.graph.edge_clusters()
+    rested = 0
+    for number in range(1, 6):
+        part = slice(number, number + 2)
+        found = head.gradients(vectors[part], Y[part], number, 1)
+        g = logit_gradients(head, found)
+        moved = np.isin(clusters, clusters[g != 0])
+        rested += int((~moved).sum())
+        first = np.where(moved, 0.9 * first + 0.1 * g, first)
+        second = np.where(moved, 0.999 * second + 0.001 * g**2, second)
+        step = (first / (1 - 0.9**number)) / (np.sqrt(second / (1 - 0.999**number)) + 1e-8)
+        a = np.where(moved, a - 0.01 * step, a)
+        head.edges.step(Adam(0.01, number), 2)
+        assert head.edges.logits.values == pytest.approx(a, abs=1e-4)
+        before = head.edges.raw.copy()
+        head.edges.refresh()
+        assert np.array_equal(before, head.edges.raw)  # the same bits as from scratch
+        for c in range(9):
+            row = slice(head.graph.begin[c], head.graph.begin[c + 1])
+            expected = a[row] - np.log(np.exp(a[row]).sum()) + np.log(4.0)
+            assert head.edges.raw[row] == pytest.approx(expected, abs=1e-3)
+    assert rested > 0
 
 
 def test_a_search_is_a_step_without_its_truth():

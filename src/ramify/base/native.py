@@ -40,11 +40,13 @@ __all__ = [
     "ranking_hits",
     "ranking_sums",
     "row_adam",
+    "score_edges",
     "score_lists",
     "search_graph",
     "spmm",
     "spmm_dense",
     "spread_gradients",
+    "step_edges",
 ]
 
 Pairs: TypeAlias = tuple[IntArray, LongArray, LongArray]
@@ -301,6 +303,27 @@ def gather_dot(
 def gather_dot_back(pairs: Pairs, table: FloatArray, gradients: FloatArray, threads: int) -> FloatArray:
     """Gradients of the vectors (n, D) from those of their products (n, k)."""
     return _core.gather_dot_back(pairs, table, gradients, threads)
+
+
+def score_edges(
+    begin: LongArray, state: tuple[FloatArray, FloatArray, FloatArray], log_beta: float, threads: int
+) -> None:
+    """Raw log scores log β + log softmax within the cluster, and the same cut at 0, (E,) each, from logits."""
+    _core.score_edges(begin, *state, log_beta, threads)
+
+
+def step_edges(
+    begin: LongArray,
+    gradients: DoubleArray,
+    state: tuple[FloatArray, FloatArray, FloatArray],
+    moments: tuple[FloatArray, FloatArray],
+    clusters: IntArray,
+    log_beta: float,
+    adam: Adam,
+    threads: int,
+) -> None:
+    """One step of Adam for the edges of some clusters, in place; state: logits, raw and cut log scores, (E,) each."""
+    _core.step_edges(begin, gradients, *state, *moments, clusters, log_beta, adam, threads)
 
 
 def score_lists(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ramify.base import native
-from ramify.base.types import AnyArray, BoolArray, Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, BoolArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 from ramify.index.graph import LabelGraph, cluster_scores
 from ramify.labels.representations import normalize_rows
 from ramify.nn.tables import Adam, Arrays, DenseParameter, Parts, RowTable
@@ -38,39 +38,31 @@ class GraphOptions:
 
 
 class Edges:
-    """Trained edges: a logit each, and their log scores as of the last change."""
+    """Trained edges: a logit each, and their log scores as of the last change.
+
+    A step costs what the clusters cost that it explores, however many there are.
+    """
 
     def __init__(self, begin: LongArray, labels: IntArray, logits: FloatArray, beta: float, n_labels: int) -> None:
         self.logits = DenseParameter(logits)
-        self.beta = beta
+        self.log_beta = math.log(beta)
         self.graph = LabelGraph(begin, labels, np.zeros(len(labels), np.float32), n_labels)
-        self._cluster = self.graph.edge_clusters()
-        self._filled = np.flatnonzero(np.diff(begin))
+        self.raw = np.zeros(len(labels), np.float32)
+        self.gradients = np.zeros(len(labels), np.float64)
+        self._touched = np.empty(0, np.int32)
         self._by_label = np.argsort(labels, kind="stable")
         self._label_begin = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_labels))])
-        self.raw = np.empty(0, np.float32)
-        self.share = np.empty(0, np.float32)
         self.refresh()
 
-    def _sums(self, values: FloatArray) -> FloatArray:
-        """Sum of values (E,) in each cluster, at each of its edges."""
-        sums = np.zeros(self.graph.n_clusters, np.float32)
-        sums[self._filled] = np.add.reduceat(values, self.graph.begin[self._filled])
-        return sums[self._cluster]
+    @property
+    def _state(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.logits.values, self.raw, self.graph.scores
 
     def refresh(self) -> None:
-        """Compute shares (softmax within the cluster) and log scores from the logits."""
-        a = self.logits.values
-        if len(a) == 0:
-            return
-        top = np.zeros(self.graph.n_clusters, np.float32)
-        top[self._filled] = np.maximum.reduceat(a, self.graph.begin[self._filled])
-        powers = np.exp(a - top[self._cluster])
-        self.share = powers / self._sums(powers)
-        self.raw = (np.log(np.maximum(self.share, 1e-30)) + math.log(self.beta)).astype(np.float32)
-        self.graph = LabelGraph(self.graph.begin, self.graph.labels, np.minimum(self.raw, 0.0), self.graph.n_labels)
+        """Compute all log scores from the logits."""
+        native.score_edges(self.graph.begin, self._state, self.log_beta, 1)
 
-    def parents(self) -> IntArray:
+    def parents(self, edge_clusters: IntArray) -> IntArray:
         """Cluster (L,) of the strongest edge of each label, -1 where it has none."""
         raw = self.raw[self._by_label]
         parents = np.full(self.graph.n_labels, -1, np.int32)
@@ -79,18 +71,21 @@ class Edges:
         is_best = raw == np.repeat(best, np.diff(self._label_begin)[filled])
         # Written from the last to the first, so that the lowest cluster stands in the end.
         edges = self._by_label[is_best][::-1]
-        parents[self.graph.labels[edges]] = self._cluster[edges]
+        parents[self.graph.labels[edges]] = edge_clusters[edges]
         return parents
 
-    def logit_gradients(self, gradients: FloatArray) -> FloatArray:
-        """Gradients (E,) of the logits from those of the log scores."""
-        passed = np.where(self.raw <= 0, gradients, 0).astype(np.float32)
-        return passed - self.share * self._sums(passed)
+    def start_gradients(self, clusters: IntArray) -> DoubleArray:
+        """Noughts (E,) to add the gradients of the log scores of the given clusters' edges to."""
+        for c in self._touched:
+            self.gradients[self.graph.begin[c] : self.graph.begin[c + 1]] = 0
+        self._touched = clusters
+        return self.gradients
 
-    def step(self, gradients: FloatArray, adam: Adam) -> None:
-        """Learn from gradients (E,) of the log scores."""
-        self.logits.step(self.logit_gradients(gradients), adam)
-        self.refresh()
+    def step(self, adam: Adam, threads: int) -> None:
+        """Learn from the gradients that were added up."""
+        moments = self.logits.ready_moments()
+        begin, clusters = self.graph.begin, self._touched
+        native.step_edges(begin, self.gradients, self._state, moments, clusters, self.log_beta, adam.numbers, threads)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +96,14 @@ class Gradients:
     ----------
     vectors : (n, D)
     cluster_logits : (n, C)
-    edge_scores : (E,) of the log scores
+    edge_scores : (E,) of the log scores; holds until the next batch
     pairs, products : which labels met which vectors, and the gradients (n, K) of their products
     """
 
     loss: float
     vectors: FloatArray
     cluster_logits: FloatArray
-    edge_scores: FloatArray
+    edge_scores: DoubleArray
     pairs: native.Pairs
     products: FloatArray
 
@@ -131,6 +126,7 @@ class GraphHead(Parts):
         self.log_alpha = math.log(options.alpha)
         self._edge_cluster = self.graph.edge_clusters()
         self._parents: IntArray | None = None
+        self._unused = np.zeros(0 if self.edges is not None else len(self.graph.labels), np.float64)
 
     @property
     def graph(self) -> LabelGraph:
@@ -144,7 +140,7 @@ class GraphHead(Parts):
         """Cluster (L,) through which each label is always explored while it is trained."""
         if self._parents is None or (self.edges is not None and step % REFRESH == 0):
             if self.edges is not None:
-                self._parents = self.edges.parents()
+                self._parents = self.edges.parents(self._edge_cluster)
             else:
                 self._parents = np.empty(self.graph.n_labels, np.int32)
                 self._parents[self.graph.labels] = self._edge_cluster
@@ -181,7 +177,13 @@ class GraphHead(Parts):
         loss -= weight * float(truth_scores[found].sum())
 
         by_cluster = np.zeros_like(raw)
-        by_edge = np.zeros(len(graph.labels), np.float64)
+        if self.edges is None:
+            by_edge = self._unused
+        else:
+            used = np.zeros(graph.n_clusters, bool)
+            used[self._edge_cluster[edges[edges >= 0]]] = True
+            used[self._edge_cluster[truth_edges[found]]] = True
+            by_edge = self.edges.start_gradients(np.flatnonzero(used).astype(np.int32))
         native.spread_gradients(edges, d_scores, self._edge_cluster, by_cluster, by_edge)
         rows = np.repeat(np.arange(n), np.diff(Y.indptr))[found]
         np.add.at(by_cluster, (rows, self._edge_cluster[truth_edges[found]]), np.float32(-weight))
@@ -189,7 +191,7 @@ class GraphHead(Parts):
         passed = np.where(raw <= 0, by_cluster, 0)
         d_logits = (passed - share * passed.sum(axis=1, keepdims=True)).astype(np.float32)
         d_vectors = self.labels.dot_back(pairs, d_products, threads) + d_logits @ self.cluster_weights.values
-        return Gradients(loss, np.ascontiguousarray(d_vectors), d_logits, by_edge.astype(np.float32), pairs, d_products)
+        return Gradients(loss, np.ascontiguousarray(d_vectors), d_logits, by_edge, pairs, d_products)
 
     def step(self, vectors: FloatArray, Y: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
         """Learn from a batch: loss and gradients (n, D) of its vectors (n, D)."""
@@ -200,7 +202,7 @@ class GraphHead(Parts):
         self.cluster_weights.step(found.cluster_logits.T @ vectors, cluster_adam)
         self.cluster_offset.step(found.cluster_logits.sum(axis=0), Adam(cluster_rate, adam.step))
         if self.edges is not None:
-            self.edges.step(found.edge_scores, Adam(self.options.edge_share * adam.rate, adam.step))
+            self.edges.step(Adam(self.options.edge_share * adam.rate, adam.step), threads)
         return found.loss, found.vectors
 
     def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:

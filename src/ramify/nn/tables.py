@@ -124,9 +124,13 @@ class DenseParameter:
 
     def step(self, gradients: FloatArray, adam: Adam) -> None:
         """Move the array against its gradients."""
+        native.flat_adam(self.values, np.ascontiguousarray(gradients, np.float32), self.ready_moments(), adam.numbers)
+
+    def ready_moments(self) -> tuple[FloatArray, FloatArray]:
+        """Moments to change in place, noughts before the first step."""
         if self._moments is None:
             self._moments = np.zeros_like(self.values), np.zeros_like(self.values)
-        native.flat_adam(self.values, np.ascontiguousarray(gradients, np.float32), self._moments, adam.numbers)
+        return self._moments
 
 
 class Parts:

@@ -188,7 +188,10 @@ class TorchGraphHead:
                 self.row_adam(name, everything, gradients[name], slow, decays=name == "cluster_weights.values")
             if self.edges is not None:
                 share = Adam(self.options.edge_share * adam.rate, adam.step)
-                self.row_adam("edges.values", everything, gradients["edges.values"], share)
+                moved = torch.zeros(self._pattern.n_clusters, dtype=torch.bool, device=self.device)
+                moved[self._edge_clusters[gradients["edges.values"] != 0]] = True
+                rows = moved[self._edge_clusters].nonzero(as_tuple=True)[0]
+                self.row_adam("edges.values", rows, gradients["edges.values"][rows], share, decays=False)
         return loss, d_vectors
 
     # ---- what the loop asks for ----
