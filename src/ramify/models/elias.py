@@ -53,11 +53,11 @@ class Elias(EncodedModel):
     alpha: float = param(10.0, "factor on the softmax of a cluster, cut at 1; less where there are few clusters", low=1)
     beta: float | None = param(None, "factor on the softmax of an edge, cut at 1; None: labels per cluster", low=1)
     beam_size: int = param(20, "clusters that the search explores", low=1)
-    shortlist: int = param(2000, "labels that get a classifier's score", low=1)
+    shortlist: int = param(1000, "labels that get a classifier's score", low=1)
     shortlist_weight: float = param(0.05, "weight of the loss that brings true labels onto the shortlist", low=0)
     first: TrainingConfig = param(factory=lambda: TrainingConfig(epochs=8), doc="training of the first stage")
     second: TrainingConfig = param(
-        factory=lambda: TrainingConfig(epochs=6, rate=0.005, encoder_rate=0.003), doc="training of the second stage"
+        factory=lambda: TrainingConfig(epochs=6, rate=0.005, encoder_rate=0.004), doc="training of the second stage"
     )
     cluster_rate: float = param(0.1, "learning rate of the clusters in the second stage, as a share of `rate`", above=0)
     edge_rate: float = param(1.0, "learning rate of the edges, as a share of `rate`", above=0)

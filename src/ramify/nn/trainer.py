@@ -24,12 +24,12 @@ class TrainingConfig(Config):
     """How a deep model is trained."""
 
     epochs: int = param(8, "passes over the points at most", low=1)
-    batch_size: int = param(128, "points in a step", low=1)
+    batch_size: int = param(256, "points in a step", low=1)
     min_steps: int = param(200, "steps at least, for small data", low=1)
     patience: int = param(2, "passes without a better validation after which training ends", low=1)
     validation: int = param(2000, "points held out to judge by, at most a tenth; 0: none, the last state counts", low=0)
     rate: float = param(0.01, "learning rate of the label classifiers", above=0)
-    encoder_rate: float = param(0.01, "learning rate of the encoder, unless it has its own", above=0)
+    encoder_rate: float = param(0.015, "learning rate of the encoder, unless it has its own", above=0)
     warm_up: float = param(0.1, "share of the steps over which the rates rise", low=0, high=1)
     weight_decay: float = param(0.01, "how fast weights shrink, times the learning rate", low=0)
     dropout: float = param(0.3, "share of the encoder's numbers that a step leaves out", low=0, high=0.95)
