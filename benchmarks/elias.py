@@ -1,9 +1,11 @@
-"""ELIAS: what each part of it brings, and what it costs.
+"""ELIAS: what each part of it brings, what pruning costs, and what all of it takes.
 
     python benchmarks/elias.py WORK/bench/tibkat-gnd
+    python benchmarks/elias.py DATA/tibkat-gnd --texts --field lang=en --encoder MODEL --max-len 64
 
-WORK is where the peers' harness keeps its matrices ({X,Y}.{trn,tst}.npz). Every model is trained in a process of its
-own; validation rows are held out of the training part.
+A folder holds either matrices ({X,Y}.{trn,tst}.npz, as the peers' harness makes them) or, with --texts, records
+({trn,tst}.jsonl.xz with text and labels). Every model is trained in a process of its own, with validation rows out of
+the training part; test labels that were never seen in training are dropped, and rows left without labels with them.
 """
 
 from __future__ import annotations
@@ -11,52 +13,120 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from common import print_table, run_child
+from common import print_machine, print_table, run_child
 from xrlinear import COLUMNS, LOAD
 
 MEASURE = (
     LOAD
     + """
+import dataclasses, lzma
 import ramify
-X, Y, X_test, Y_test = (matrix(name) for name in ("X.trn", "Y.trn", "X.tst", "Y.tst"))
-model = eval(sys.argv[2], {"ramify": ramify})
+settings = json.loads(sys.argv[2])
+if settings["texts"]:
+    def records(name):
+        key, _, value = (settings["field"] or "").partition("=")
+        for line in lzma.open(f"{base}/{name}.jsonl.xz", "rt", encoding="utf-8"):
+            record = json.loads(line)
+            if not key or record[key] == value:
+                yield record["text"], [label for label in record["labels"] if label not in settings["without"]]
+    train = [row for row in records("trn") if row[1]]
+    known = {label for _, labels in train for label in labels}
+    test = [(text, [label for label in labels if label in known]) for text, labels in records("tst")]
+    test = [row for row in test if row[1]][: settings["rows"]]
+    (X, Y), (X_test, Y_test) = zip(*train), zip(*test)
+    X, Y, X_test, Y_test = list(X), list(Y), list(X_test), list(Y_test)
+    queries = [[text] for text in X_test[:300]]
+else:
+    X, Y, X_test, Y_test = (matrix(name) for name in ("X.trn", "Y.trn", "X.tst", "Y.tst"))
+    queries = [X_test[i] for i in range(300)]
+encoder = ramify.BagEncoder()
+if settings["encoder"]:
+    encoder = ramify.TransformerEncoder(settings["encoder"], frozen=True, max_len=settings["max_len"])
+model = eval(sys.argv[3], {"ramify": ramify, "encoder": encoder})
 before = peak(); cpu = time.process_time(); wall = time.time()
 model.fit(X, Y)
 cpu, wall, memory = time.process_time() - cpu, time.time() - wall, peak() - before
-result = ramify.evaluate(model.predict_topk(X_test, k=100), Y_test, Y)
-shortlist = model.shortlist_recall(X_test, Y_test) if hasattr(model, "shortlist_recall") else float("nan")
-model.save(sys.argv[3])
-model.threads = 1
-one = per_query(lambda row: model.predict_topk(row, k=10), [X_test[i] for i in range(300)])
-names = sys.argv[4].split()
-figures = {name: result[name] for name in names}
-done(cpu=cpu, wall=wall, memory=memory, shortlist=shortlist, size=size(sys.argv[3]), one=one, **figures)
+names = sys.argv[5].split()
+rows = []
+def measure(name):
+    result = ramify.evaluate(model.predict_topk(X_test, k=100), Y_test, Y)
+    has_shortlist = hasattr(model, "shortlist_recall")
+    shortlist = model.shortlist_recall(X_test, Y_test) if has_shortlist else float("nan")
+    rows.append([name, *(result[column] for column in names), shortlist])
+rankers = [member.ranker for member in model.members_] if hasattr(model, "members_") else []
+if any(rankers):
+    for name, change in (
+        ("", lambda ranker: None),
+        (" + ranker", lambda ranker: dataclasses.replace(ranker, calibrator=None)),
+        (" + calibration", lambda ranker: ranker),
+    ):
+        for member, ranker in zip(model.members_, rankers):
+            member.ranker = None if ranker is None else change(ranker)
+        measure(name)
+else:
+    measure("")
+model.save(sys.argv[4])
+opened = ramify.load(sys.argv[4])
+opened.threads = 1
+one = per_query(lambda row: opened.predict_topk(row, k=10), queries)
+pruning = []
+if hasattr(model, "index_report") and settings["pruning"]:
+    for member in model.members_:
+        member.ranker = None
+    pruning = [[p.how, p.kept, p.metrics] for p in model.index_report(X_test, Y_test).search.pruning]
+history = [list(pair) for pair in model.members_[0].history] if rankers else []
+done(cpu=cpu, wall=wall, memory=memory, size=size(sys.argv[4]), one=one, rows=rows, pruning=pruning, history=history)
 """
 )
 
+MODELS = [
+    "ramify.XRLinear.pecos()",
+    "ramify.XRLinear()",
+    "ramify.Elias(encoder=encoder, stages=1)",
+    'ramify.Elias(encoder=encoder, ranker="sparse")',
+]
+
 
 def main() -> None:
-    """Train and measure each model on each folder of matrices."""
+    """Train and measure each model on each folder."""
+    import json
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", nargs="+", help="folders of matrices")
-    parser.add_argument(
-        "--models",
-        nargs="*",
-        default=["ramify.XRLinear()", "ramify.Elias(stages=1)", "ramify.Elias()", 'ramify.Elias(ranker="sparse")'],
-    )
+    parser.add_argument("data", nargs="+", help="folders of matrices or records")
+    parser.add_argument("--models", nargs="*", default=MODELS, help="expressions; `encoder` is the one asked for")
+    parser.add_argument("--texts", action="store_true", help="the folders hold records")
+    parser.add_argument("--field", help="records whose field has this value only, as in lang=en")
+    parser.add_argument("--without", type=int, nargs="*", default=[], help="labels to leave out")
+    parser.add_argument("--rows", type=int, default=10**9, help="test rows at most")
+    parser.add_argument("--encoder", help="folder of a transformer; it stays frozen")
+    parser.add_argument("--max-len", type=int, default=64)
+    parser.add_argument("--pruning", action="store_true", help="also search with fewer edges")
     parser.add_argument("--work", type=Path, default=Path("demo/benchmark"))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
-    rows = []
+    print_machine()
+    options = ("texts", "field", "without", "rows", "encoder", "max_len", "pruning")
+    settings = json.dumps({name: getattr(args, name) for name in options})
+    rows, pruned = [], []
     for place in args.data:
         for model in args.models:
-            r = run_child(MEASURE, place, model, args.work / "elias", " ".join(COLUMNS))
-            figures = [f"{r[c]:.2f}" for c in (*COLUMNS, "shortlist")]
+            r = run_child(MEASURE, place, settings, model, args.work / "elias", " ".join(COLUMNS))
+            title = model.replace("ramify.", "").replace("encoder=encoder, ", "").replace("encoder=encoder", "")
             costs = [f"{r[c]:.0f}" for c in ("cpu", "wall", "memory", "size", "one")]
-            rows.append([Path(place).name, model.replace("ramify.", ""), *figures, *costs])
-            print(" ".join(rows[-1]), flush=True)
+            for name, *figures in r["rows"]:
+                last = name == r["rows"][-1][0]
+                rows.append(
+                    [Path(place).name, title + name, *(f"{x:.2f}" for x in figures), *(costs if last else [""] * 5)]
+                )
+                print(" ".join(rows[-1]), flush=True)
+            print("validation by pass:", " ".join(f"{score:.1f}" for _, score in r["history"]), flush=True)
+            for how, kept, metrics in r["pruning"]:
+                pruned.append([Path(place).name, title, how, f"{kept:.1%}", *(f"{x:.2f}" for x in metrics.values())])
     costs = ["train CPU s", "wall s", "peak MB", "MB", "one query µs"]
     print_table(["data", "model", *COLUMNS, "shortlist", *costs], rows)
+    if pruned:
+        print()
+        print_table(["data", "model", "edges", "kept", "P@1", "P@5", "R@10", "R@100"], pruned)
 
 
 if __name__ == "__main__":

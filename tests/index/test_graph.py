@@ -102,5 +102,5 @@ def test_report():
 
 def test_edges_start_from_their_share_in_the_strongest_one():
     logits = start_logits(np.array([0, 1, 0, 2]), np.array([4.0, 1.0, 2.0, 0.0], np.float32), 4)
-    assert logits == pytest.approx([0, 0, np.log(0.5), 0])
-    assert start_logits(np.array([0, 0]), np.array([100.0, 1.0], np.float32), 1)[1] == pytest.approx(np.log(0.05))
+    assert logits == pytest.approx([0, 0, 2 * np.log(0.5), 0])
+    assert start_logits(np.array([0, 0]), np.array([100.0, 1.0], np.float32), 1)[1] == -5

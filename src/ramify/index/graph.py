@@ -143,13 +143,13 @@ def build_edges(
 def start_logits(labels: IntArray, weights: FloatArray, n_labels: int) -> FloatArray:
     """Logits (E,) to train edges from, given the label and weight of each.
 
-    A label's strongest edge gets 0, the others the logarithm of their share in it, not below that of 5 %: at first a
-    label is mostly where it was, and other clusters may take it over.
+    A label's strongest edge gets 0, the others twice the logarithm of their share in it, not below -5: at first a label
+    is mostly where it was, and other clusters may take it over.
     """
     strongest = np.zeros(n_labels, np.float32)
     np.maximum.at(strongest, labels, weights)
     share = np.where(strongest[labels] > 0, weights / np.maximum(strongest[labels], 1e-30), 1.0)
-    logits: FloatArray = np.log(np.clip(share, 0.05, 1.0)).astype(np.float32)
+    logits: FloatArray = np.maximum(2 * np.log(np.maximum(share, 1e-30)), -5.0).astype(np.float32)
     return logits
 
 

@@ -57,7 +57,7 @@ class Elias(EncodedModel):
     shortlist_weight: float = param(0.05, "weight of the loss that brings true labels onto the shortlist", low=0)
     first: TrainingConfig = param(factory=lambda: TrainingConfig(epochs=8), doc="training of the first stage")
     second: TrainingConfig = param(
-        factory=lambda: TrainingConfig(epochs=6, rate=0.005, encoder_rate=0.004), doc="training of the second stage"
+        factory=lambda: TrainingConfig(epochs=6, encoder_rate=0.004), doc="training of the second stage"
     )
     cluster_rate: float = param(0.1, "learning rate of the clusters in the second stage, as a share of `rate`", above=0)
     edge_rate: float = param(1.0, "learning rate of the edges, as a share of `rate`", above=0)
