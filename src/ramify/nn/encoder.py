@@ -60,8 +60,8 @@ class Bag(Parts):
         return len(self.offset.values)
 
     def rate(self, common: float) -> float:
-        """Learning rate, given the one for encoders that have none of their own."""
-        return common
+        """Learning rate, given that of word vectors; a layer over vectors that mean something already learns slower."""
+        return common if self.words is not None else common / 5
 
     def encode(self, points: Points, threads: int) -> FloatArray:
         """Vectors (n, D); each row is computed by itself."""
