@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from ramify import DataError
 from ramify.base.mixed import Mixed
-from ramify.nn.encoder import Bag, BagEncoder, padded_rows, word_vectors
+from ramify.nn.encoder import Bag, BagEncoder, padded_rows, read_vectors, word_vectors
 from ramify.nn.points import Points
 from ramify.nn.tables import Adam
 
@@ -73,3 +74,29 @@ def test_rows_as_lists():
     lists, values = padded_rows(X)
     assert lists.tolist() == [[1, 3], [-1, -1], [0, -1]]
     assert values.tolist() == [[2, 3], [0, 0], [1, 0]]
+
+
+def test_word_vectors_from_a_file(tmp_path):
+    X, Y = corpus(n_words=4)
+    terms = ["red", "fox", "hen", "whale"]
+    path = tmp_path / "words.vec"
+    path.write_text("3 2\nfox 1.0 -2.0\nwhale 0.5 0\nzebra 1 1\n", encoding="utf-8")
+    rows, vectors = read_vectors(str(path), terms, 3)
+    assert dict(zip(rows.tolist(), vectors.tolist(), strict=True)) == {1: [1, -2], 3: [0.5, 0]}
+    config = BagEncoder(width=6, vectors=str(path))
+    plain = Bag.start(Mixed.of(X), Y, BagEncoder(width=6), seed=0, threads=1, terms=terms).words.weights
+    given = Bag.start(Mixed.of(X), Y, config, seed=0, threads=1, terms=terms).words.weights
+    assert np.array_equal(given[[0, 2]], plain[[0, 2]])
+    assert given[1, 1] == pytest.approx(-2 * given[1, 0])
+    assert given[1, 4:] == pytest.approx(-given[1, :2])
+    assert np.linalg.norm(given[[1, 3]]) == pytest.approx(np.linalg.norm(plain[[1, 3]]), rel=1e-4)
+    with pytest.raises(DataError, match="need texts"):
+        Bag.start(Mixed.of(X), Y, config, seed=0, threads=1)
+    with pytest.raises(DataError, match="at most half"):
+        read_vectors(str(path), terms, 1)
+    path.write_text("fox 1 2\nhen 1 x\n", encoding="utf-8")
+    with pytest.raises(DataError, match="vec:2: could not"):
+        read_vectors(str(path), terms, 3)
+    path.write_text("zebra 1 2\n", encoding="utf-8")
+    with pytest.raises(DataError, match="none of"):
+        read_vectors(str(path), terms, 3)

@@ -49,7 +49,9 @@ class EncodedModel(FeatureModel):
 
     def _start_encoder(self, points: Points, Y: Csr, seed: int, threads: int) -> Bag | Transformer:
         if isinstance(self.encoder, BagEncoder):
-            return Bag.start(points.features, Y, self.encoder, seed=seed, threads=threads)
+            features = getattr(self, "features_", None)
+            terms = None if features is None else [str(term) for term in features.get_feature_names_out()]
+            return Bag.start(points.features, Y, self.encoder, seed=seed, threads=threads, terms=terms)
         if self.encoder.frozen:
             return Bag.start(points.features, Y, None, seed=seed, threads=threads)
         assert self.transformer_ is not None

@@ -9,10 +9,11 @@ import numpy as np
 
 from ramify.base import native
 from ramify.base.config import Config, param
-from ramify.base.errors import ModelFormatError
+from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
-from ramify.base.types import Csr, FloatArray
+from ramify.base.types import Csr, FloatArray, LongArray
+from ramify.io.files import BadLines, read_lines
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
 from ramify.nn.points import Points
@@ -28,6 +29,11 @@ class BagEncoder(Config):
 
     width: int = param(300, "numbers in a vector; dense features keep their own width", low=2)
     power_steps: int = param(3, "rounds of the decomposition that word vectors start from", low=0)
+    vectors: str | None = param(
+        None,
+        "file of word vectors to start from, one word a line (the text format of word2vec or fastText, also .gz), "
+        "at most half as wide as `width`; words that it lacks start from the corpus",
+    )
 
 
 class Bag(Parts):
@@ -39,10 +45,13 @@ class Bag(Parts):
         self.offset = DenseParameter(offset)
 
     @classmethod
-    def start(cls, X: Mixed, Y: Csr, config: BagEncoder | None, *, seed: int, threads: int) -> Bag:
+    def start(
+        cls, X: Mixed, Y: Csr, config: BagEncoder | None, *, seed: int, threads: int, terms: list[str] | None = None
+    ) -> Bag:
         """Return an encoder to train on features X with labels Y: word vectors by what words occur with.
 
-        Without a configuration, or without words, it is the residual layer alone, over the dense features.
+        Without a configuration, or without words, it is the residual layer alone, over the dense features. `terms` are
+        the words of the sparse features, where there are any.
         """
         random = np.random.default_rng(seed)
         if config is None or X.sparse.shape[1] == 0:
@@ -50,6 +59,10 @@ class Bag(Parts):
         else:
             width = config.width
             words = word_vectors(X.sparse, Y, width, power_steps=config.power_steps, random=random, threads=threads)
+            if config.vectors is not None:
+                if terms is None:
+                    raise DataError("word vectors from a file need texts: the columns of a matrix have no words")
+                words = _with_given(words, read_vectors(config.vectors, terms, width // 2))
         bound = 0.1 / np.sqrt(max(1, width))
         residual = random.uniform(-bound, bound, (width, width)).astype(np.float32)
         return cls(words, residual, np.zeros(width, np.float32))
@@ -146,6 +159,42 @@ def word_vectors(
     )
     assert vectors.shape == (n_words, width)
     return vectors * np.float32(START_LENGTH / size) if size > 0 else vectors
+
+
+def read_vectors(path: str, terms: list[str], widest: int) -> tuple[LongArray, FloatArray]:
+    """Read the vectors of some words: which of the terms the file has, and their vectors (m, at most `widest`)."""
+    number = {term: i for i, term in enumerate(terms)}
+    bad = BadLines(path, skip=False)
+    found: dict[int, FloatArray] = {}
+    width = 0
+    for line, text in read_lines(path, "utf-8", bad):
+        word, *numbers = text.split()
+        if line == 1 and len(numbers) == 1:  # a header: how many words, how wide
+            continue
+        width = width or len(numbers)
+        if len(numbers) != width or width > widest:
+            wanted = f"{min(width, widest)}, the same in every line and at most half of the encoder's width"
+            bad.report(line, f"a vector of {len(numbers)} numbers; needed are {wanted}")
+        if word in number:
+            try:
+                found[number[word]] = np.array(numbers, np.float32)
+            except ValueError as error:
+                bad.report(line, str(error))
+    if not found:
+        raise DataError(f"{path} has none of the {len(terms)} words of the texts")
+    return np.array(list(found), np.int64), np.array(list(found.values()), np.float32)
+
+
+def _with_given(words: FloatArray, given: tuple[LongArray, FloatArray]) -> FloatArray:
+    """Replace vectors (V, width) by given ones, with both signs and as long as those were."""
+    rows, vectors = given
+    both = np.zeros((len(rows), words.shape[1]), np.float32)
+    both[:, : vectors.shape[1]] = vectors
+    both[:, words.shape[1] - vectors.shape[1] :] -= vectors
+    before, now = (np.sqrt(np.mean(np.square(part).sum(axis=1))) for part in (words[rows], both))
+    result = words.copy()
+    result[rows] = both * np.float32(before / max(float(now), 1e-30))
+    return result
 
 
 def _directions(
