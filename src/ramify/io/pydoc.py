@@ -32,6 +32,8 @@ PACKAGES = ("numpy", "scipy", "sklearn")
 # of the documented library.
 _LEFT_OUT = {"antigravity", "this", "idlelib", "lib2to3", "test", "turtle", "turtledemo", "ensurepip", "pydoc_data",
              "__main__", "tkinter", "msilib", "distutils", "crypt", "pdb"}  # fmt: skip
+# What other libraries put something of their own in place of when they are imported (torch does).
+_REPLACED = {"inspect.getfile"}
 _PRIVATE_PART = re.compile(
     r"(^|\.)(_|tests?(\.|$)|conftest|setup$|f2py|externals|testing|distutils|compat|estimator_checks)"
 )
@@ -130,6 +132,8 @@ def _items(module: ModuleType) -> Iterator[tuple[str, Any]]:
             # Hooks are made to be replaced: what stands there depends on who was here before.
             item = None if name.startswith("_") or name.endswith("hook") else getattr(module, name, None)
             if inspect.ismodule(item) or not callable(item) or not _belongs(item, module):
+                continue
+            if f"{module.__name__}.{name}" in _REPLACED:
                 continue
             yield f"{module.__name__}.{name}", item
             if inspect.isclass(item):
