@@ -143,3 +143,13 @@ def test_damaged_models_are_refused(model, tmp_path, damage):
     (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ModelFormatError):
         ramify.load(tmp_path / "m")
+
+
+def test_checkpoints_go_and_everything_else_stays(data, tmp_path):
+    (tmp_path / "mine.txt").write_text("keep")
+    (tmp_path / "my-stage").mkdir()
+    (tmp_path / "my-stage" / "also.txt").write_text("keep")
+    kept = small(checkpoints=str(tmp_path)).fit(*data)
+    assert {path.name for path in tmp_path.iterdir()} == {"mine.txt", "my-stage"}
+    assert (tmp_path / "my-stage" / "also.txt").read_text() == "keep"
+    assert np.array_equal(kept.predict_topk(data[0][:9], 3).ids, small().fit(*data).predict_topk(data[0][:9], 3).ids)

@@ -57,6 +57,9 @@ class Counter:
     def is_averaged(self, name):
         return True
 
+    def data_digest(self):
+        return ""
+
 
 def run(learner, n=10, **options):
     config = TrainingConfig(**{"batch_size": 4, "min_steps": 1, **options})
@@ -135,6 +138,10 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(tmp_path, average):
     finished = learner()  # a checkpoint of a training that is over
     assert go(finished, tmp_path / "c") == history
     assert np.array_equal(finished.arrays()["head.labels.weights"], whole.arrays()["head.labels.weights"])
+    other = learner()
+    other.points.features.sparse.data[7] += 1
+    with pytest.raises(ModelFormatError, match="other data"):
+        go(other, tmp_path / "c")
     with pytest.raises(ModelFormatError, match="another training"):
         train(np.arange(80), learner(), config, title="t", seed=1, verbose=0, checkpoint=tmp_path / "c")
 

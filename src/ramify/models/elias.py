@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -24,7 +24,7 @@ from ramify.io.labels import LabelVocabulary, align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
 from ramify.metrics.ranking import frequency_deciles
-from ramify.metrics.report import evaluate
+from ramify.metrics.report import Evaluation, evaluate
 from ramify.models.base import refuse_given
 from ramify.models.elias_member import EliasMember
 from ramify.models.elias_ranker import WIDTH, fit_ranker
@@ -33,7 +33,7 @@ from ramify.models.encoded import EncodedModel
 from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached, start_labels
 from ramify.nn.points import Points
 from ramify.nn.torch_graph import TorchGraphHead
-from ramify.nn.trainer import TrainingConfig, hold_out
+from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint
 from ramify.rank.linear import LinearConfig
 
 
@@ -83,8 +83,9 @@ class Elias(EncodedModel):
         refuse_given(self, given)
         points = self._fit_points(inputs)
         self.members_ = [self._fit_member(points, labels, number) for number in range(self.n_models)]
-        if self.checkpoints is not None:
-            shutil.rmtree(self.checkpoints, ignore_errors=True)
+        if self.checkpoints is not None:  # what is finished needs none; anything else in that folder stays
+            for place in Path(self.checkpoints).glob("*-stage*"):
+                remove_checkpoint(place)
 
     def _fit_member(self, points: Points, Y: Csr, number: int) -> EliasMember:
         threads, seed = resolve_threads(self.threads), self.seed + 1000 * number
@@ -114,7 +115,8 @@ class Elias(EncodedModel):
         head = self._make_head(
             clusters, graph, start_labels(Y[rows], vectors[rows], options.shortlist, threads), options
         )
-        run = EliasRun(points, Y, rows, judged, cluster_of, threads, seed, self.verbose, self.checkpoints)
+        checkpoint = None if self.checkpoints is None else Path(self.checkpoints)
+        run = EliasRun(points, Y, rows, judged, cluster_of, threads, seed, self.verbose, checkpoint)
         member = run.train(encoder, head, self.first, f"first stage{title}")
         if self.stages == 1:
             return self._with_ranker(member, run)
@@ -196,20 +198,19 @@ class Elias(EncodedModel):
         whole = evaluate(self.predict_topk(X, width), y, self.label_counts_, ks=ks)
         graphs = [member.graph for member in self.members_]
         n_edges = sum(len(graph.labels) for graph in graphs)
-        pruning = []
-        try:
-            for how, options in [("all", None), *_prunings(graphs[0])]:
-                if options is not None:
-                    self.prune(**options)
-                kept = sum(len(member.graph.labels) for member in self.members_) / max(1, n_edges)
-                result = evaluate(self.predict_topk(X, width), y, self.label_counts_, ks=ks)
-                metrics = {name: result[name] for name in PRUNED_METRICS if int(name.split("@")[1]) in ks}
-                pruning.append(Pruned(how, kept, metrics))
+
+        def row(how: str, result: Evaluation) -> Pruned:
+            kept = sum(len(member.graph.labels) for member in self.members_) / max(1, n_edges)
+            return Pruned(how, kept, {m: result[m] for m in PRUNED_METRICS if int(m.split("@")[1]) in ks})
+
+        pruning = [row("all", whole)]
+        for how, options in _prunings(graphs[0]):
+            try:
+                result = evaluate(self.prune(**options).predict_topk(X, width), y, self.label_counts_, ks=ks)
+                pruning.append(row(how, result))
+            finally:
                 for member, graph in zip(self.members_, graphs, strict=True):
                     member.graph = graph
-        finally:
-            for member, graph in zip(self.members_, graphs, strict=True):
-                member.graph = graph
         return SearchReport(
             {k: whole[f"R@{k}"] for k in ks}, self.shortlist_recall(X, y), whole.deciles()[f"R@{ks[-1]}"], pruning
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from ramify.base.types import Csr, IntArray, LongArray
 from ramify.models.elias_member import EliasMember
@@ -25,7 +26,7 @@ class EliasRun:
     threads: int
     seed: int
     verbose: int
-    checkpoint: str | None
+    checkpoint: Path | None
 
     def train(
         self, encoder: Encoder, head: GraphHead | TorchGraphHead, config: TrainingConfig, title: str
@@ -41,7 +42,7 @@ class EliasRun:
             title=title,
             seed=self.seed + 2,
             verbose=self.verbose,
-            checkpoint=None if self.checkpoint is None else f"{self.checkpoint}/{title.replace(' ', '-')}",
+            checkpoint=None if self.checkpoint is None else self.checkpoint / title.replace(" ", "-"),
         )
         arrays = head.arrays()
         return EliasMember(

@@ -20,7 +20,7 @@ from ramify.models.encoded import EncodedModel
 from ramify.nn.all_labels import AllLabels
 from ramify.nn.graph import start_labels
 from ramify.nn.learner import EncoderWithHead
-from ramify.nn.trainer import TrainingConfig, hold_out, train
+from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint, train
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,6 +54,8 @@ class NeuralOneVsAll(EncodedModel):
             verbose=self.verbose,
             checkpoint=self.checkpoints,
         )
+        if self.checkpoints is not None:
+            remove_checkpoint(self.checkpoints)
         self.member_ = EliasMember(
             encoder,
             head.clusters,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -117,6 +118,16 @@ class EncoderWithHead:
         self.head.set_moments(_of("head", arrays))
         self._random.bit_generator.state = values["random"]
         self._usual = float(values["usual"])
+
+    def data_digest(self) -> str:
+        """Digest of features, tokens and labels."""
+        X, tokens = self.points.features, self.points.tokens
+        arrays = [self.Y.indptr, self.Y.indices, X.sparse.indptr, X.sparse.indices, X.sparse.data, X.dense]
+        digest = hashlib.blake2b(digest_size=16)
+        for array in arrays if tokens is None else [*arrays, tokens.ids]:
+            digest.update(str(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def is_averaged(self, name: str) -> bool:
         """Edges are not: the mean of several graphs is none of them."""

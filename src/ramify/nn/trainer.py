@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +64,9 @@ class Learner(Protocol):
 
     def is_averaged(self, name: str) -> bool:
         """Whether an array takes part in the average of the last steps."""
+
+    def data_digest(self) -> str:
+        """Tell the data that it learns from apart from others: a checkpoint is of no use with others."""
 
 
 def hold_out(Y: Csr, n_wanted: int, seed: int) -> tuple[LongArray, LongArray]:
@@ -183,7 +188,8 @@ def train(
     average_every = max(1, per_epoch // 8)
 
     place = None if checkpoint is None else Path(checkpoint)
-    key = json.dumps([config.to_dict(), len(rows), int(rows.sum()), seed, title])
+    what = [config.to_dict(), len(rows), int(rows.sum()), seed, title]
+    key = "" if place is None else json.dumps([*what, learner.data_digest()])
     now = None if place is None else _Progress.load(place, learner, key)
     if now is None:
         now = _Progress(np.random.default_rng(seed), history=[])
@@ -211,6 +217,13 @@ def train(
     assert now.best is not None
     learner.set_arrays(now.best)
     return now.history
+
+
+def remove_checkpoint(place: str | os.PathLike[str]) -> None:
+    """Remove a checkpoint, and nothing that is not one."""
+    with contextlib.suppress(ModelFormatError):
+        if Store(place).kind == "checkpoint":
+            shutil.rmtree(place)
 
 
 def _average(now: _Progress, learner: Learner) -> None:
