@@ -126,8 +126,8 @@ private:
         }
         auto hinge = [&](auto power) {
             for (std::int64_t j = 0; j < n; ++j) {
-                const float short_by = std::max(0.0f, 1.0f - sums[j]), over = std::clamp(sums[j] - 1.0f, 0.0f, 1.0f);
-                sums[j] = parent - power(short_by) + margin_bonus * over;
+                const float short_by = std::max(0.0f, 1.0f - sums[j]);
+                sums[j] = parent - power(short_by) + bonus_of(sums[j]);
             }
         };
         if (level.power == 1.0f) hinge([](float x) { return x; });

@@ -63,10 +63,11 @@ def test_presets_take_parameters():
     assert ramify.XRLinear.dismec().fit(["red fox", "grey hen"], [["fox"], ["hen"]]).trees_[0].tree.depth == 1
 
 
+@pytest.mark.parametrize("nodes", ["teacher", "teacher+matcher"])
 @pytest.mark.parametrize("negatives", ["teacher", "matcher", "teacher+matcher"])
-def test_schemes_of_negatives(negatives, zoo):
+def test_schemes_of_negatives(negatives, nodes, zoo):
     texts, labels = zoo
-    model = ramify.XRLinear(negatives=negatives, **SMALL).fit(texts[:300], labels[:300])
+    model = ramify.XRLinear(negatives=negatives, node_negatives=nodes, **SMALL).fit(texts[:300], labels[:300])
     assert precision(model, texts[300:], labels[300:]) > 95
 
 

@@ -6,6 +6,7 @@ from scipy import sparse
 
 from ramify import DataError
 from ramify.rank import negatives
+from ramify.rank.scores import CERTAIN_MARGIN
 
 
 def test_schemes():
@@ -21,12 +22,13 @@ def test_schemes():
         negatives.union(teacher, matcher[:2])
 
 
-def test_nodes_that_all_points_of_their_cluster_have():
+def test_nodes_that_nothing_speaks_against_get_more_margin():
     Y = sparse.csr_matrix(np.array([[1, 1, 0, 0], [1, 0, 1, 1], [1, 0, 1, 0]], np.float32))
     clusters = np.array([0, 2, 4], np.int64)
-    assert negatives.without_negatives(Y, None, clusters).tolist() == [0]
+    assert negatives.extra_margins(Y, None, clusters).tolist() == [CERTAIN_MARGIN, 0, 0, 0]
     M = sparse.csr_matrix(np.array([[1, 0], [1, 1], [0, 1]], np.float32))
-    assert negatives.without_negatives(Y, M, clusters).tolist() == [0, 2]
+    assert negatives.extra_margins(Y, M, clusters).tolist() == [CERTAIN_MARGIN, 0, 1, 0]
     # As many points as the cluster has, but others.
     M = sparse.csr_matrix(np.array([[0, 1], [1, 1], [1, 0]], np.float32))
-    assert negatives.without_negatives(Y, M, clusters).tolist() == [0]
+    assert negatives.extra_margins(Y, M, clusters).tolist() == [CERTAIN_MARGIN, 0, 0, 0]
+    assert negatives.extra_margins(Y, None, clusters, are_labels=False).tolist() == [1, 0, 0, 0]

@@ -32,7 +32,8 @@ _BALANCED: dict[str, Any] = {
     "method": "halves",
     "max_leaf": 100,
     "max_depth": None,
-    "n_terms": 1024,
+    "n_terms": 512,
+    "max_iterations": 8,
     "tolerance": 0.001,
 }
 
@@ -53,7 +54,7 @@ class XRLinear(LinearModel):
     )
     tree: TreeConfig = param(factory=TreeConfig, doc="how the label tree is made")
     linear: LinearConfig = param(
-        factory=lambda: LinearConfig(threshold=0.05, rare_weight=2.0, rare_points=10.0),
+        factory=lambda: LinearConfig(loss="logistic", C=7.0, rare_weight=20.0, rare_points=10.0, tolerance=1.0),
         doc="how the classifiers are trained",
     )
     beam_size: int = param(50, "nodes of a level that the search follows", low=1)
@@ -61,10 +62,11 @@ class XRLinear(LinearModel):
         "teacher+matcher",
         "what a label is trained against: points of its cluster, points that the search sends there, or both",
     )
+    node_negatives: mining.Scheme = param("teacher", "the same for the clusters above the labels")
     relevance_norm: Literal["none", "l1", "l2", "max"] = param(
         "none", "how given relevances are scaled within each point, at each level"
     )
-    scores: str = param("l12-norm", "score transform of the nodes, such as l3-hinge, l12-norm, sigmoid or noop")
+    scores: str = param("l4-norm", "score transform of the nodes, such as l3-hinge, l12-norm, sigmoid or noop")
     leaf_scores: str | None = param(None, "score transform of the labels; None: as for the nodes")
     n_trees: int = param(1, "trees whose scores are averaged, each with a seed of its own", low=1)
 
@@ -127,7 +129,10 @@ class XRLinear(LinearModel):
         return super().fit(X, y, tree=tree, relevance=relevance, negatives=negatives, label_features=label_features)
 
     def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
-        X = self._fit_features(inputs)
+        self.trees_ = self._fit_trees(self._fit_features(inputs), labels, names, given)
+
+    def _fit_trees(self, X: Mixed, labels: Csr, names: LabelVocabulary, given: dict[str, Any]) -> list[LinearTree]:
+        """Train all trees on features X (n × d); `given` is what `fit` was given beside X and y."""
         own_tree = _as_tree(given["tree"], names, labels.shape[1])
         relevance = None if given["relevance"] is None else as_csr(given["relevance"], "relevance")
         if relevance is not None and not _same_pattern(relevance, labels):
@@ -142,7 +147,7 @@ class XRLinear(LinearModel):
                 tree = build_tree(Z, self.tree, seed=self.seed + number, threads=self.threads)
                 del Z
             trees.append(self._fit_tree(X, labels, tree, relevance, given["negatives"], number))
-        self.trees_ = trees
+        return trees
 
     def _fit_tree(
         self,
@@ -178,16 +183,17 @@ class XRLinear(LinearModel):
                     threads=self.threads,
                     progress=steps(advance),
                 )
-                certain = mining.without_negatives(nodes[t], M, children)
-                levels.append(PackedLevel.pack(W, children, n_sparse, self.linear.bias, self.threads, certain))
+                extra = mining.extra_margins(nodes[t], M, children, are_labels=t == tree.depth - 1)
+                levels.append(PackedLevel.pack(W, children, n_sparse, self.linear.bias, self.threads, extra))
         return LinearTree(tree, levels, transforms, n_sparse)
 
     def _mine(self, X: Mixed, above: Csr, search: LinearTree, given: Sequence[Csr | None] | None, level: int) -> Csr:
         """Which points (n × nodes of the level above) give negatives at a level."""
         parts = []
-        if "teacher" in self.negatives:
+        scheme = self.negatives if level == search.tree.depth - 1 else self.node_negatives
+        if "teacher" in scheme:
             parts.append(mining.teacher(above))
-        if "matcher" in self.negatives:
+        if "matcher" in scheme:
             width = min(self.beam_size, above.shape[1])
             proposed, _ = search.search(X, width, self.beam_size, resolve_threads(self.threads))
             parts.append(mining.matcher(proposed, above.shape[1]))
@@ -203,10 +209,10 @@ class XRLinear(LinearModel):
             return representations.pii(Y)
         if kind == "spectral":
             return representations.spectral(Y, min(24, min(Y.shape) - 2), seed=self.seed + number)
-        features: Csr | FloatArray = X.sparse if X.sparse.shape[1] else X.dense
         if label_features is not None:
+            features: Csr | FloatArray = X.sparse if X.sparse.shape[1] else X.dense
             return representations.pifa_with_features(features, Y, label_features, threads=self.threads)
-        return representations.pifa(features, Y, threads=self.threads)
+        return representations.pifa_mixed(X, Y, threads=self.threads)
 
     def _scaled(self, R: Csr) -> Csr:
         if self.relevance_norm == "none":
@@ -222,7 +228,14 @@ class XRLinear(LinearModel):
 def _of_the_papers() -> dict[str, Any]:
     """Return what the models of the papers have in common."""
     linear = LinearConfig(threshold=0.1)
-    return {"linear": linear, "negatives": "teacher", "scores": "l2-hinge", "leaf_scores": None, "beam_size": 10}
+    return {
+        "linear": linear,
+        "negatives": "teacher",
+        "node_negatives": "teacher",
+        "scores": "l2-hinge",
+        "leaf_scores": None,
+        "beam_size": 10,
+    }
 
 
 def _as_tree(given: Any, names: LabelVocabulary, n_labels: int) -> LabelTree | None:

@@ -47,18 +47,17 @@ class PackedLevel:
         n_sparse: int,
         bias: float,
         threads: int | None = None,
-        certain: IntArray | None = None,
+        extra: FloatArray | None = None,
     ) -> PackedLevel:
         """Pack weights (nodes × (d + 1)) as `fit_ovr` returns them; d - n_sparse features are dense.
 
-        A node that never had a negative (`certain`) was taught to reach the margin and no more, though nothing speaks
-        against it: it gets a whole margin on top, and so stands before those that are merely likely.
+        `extra` (nodes,) is added to their scores.
         """
         d = W.shape[1] - 1
         heads, table, codebook = native.pack_weights(W, n_sparse, children, resolve_threads(threads))
         constant = bias * W[:, d].toarray().ravel()
-        if certain is not None:
-            constant[certain] += 1.0
+        if extra is not None:
+            constant += extra
         dense = W[:, n_sparse:d].toarray() if d > n_sparse else np.empty((W.shape[0], 0))
         return cls(heads, table, codebook, constant.astype(np.float32), np.ascontiguousarray(dense, np.float32))
 

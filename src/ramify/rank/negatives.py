@@ -12,7 +12,8 @@ from scipy import sparse
 
 from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts
-from ramify.base.types import Csr, IntArray, LongArray
+from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.rank.scores import CERTAIN_MARGIN
 
 Scheme = Literal["teacher", "matcher", "teacher+matcher"]
 """teacher: points that have a label of the cluster; matcher: points that the search sends there; or both."""
@@ -43,16 +44,25 @@ def union(*parts: Csr) -> Csr:
     return _pattern(sparse.csr_matrix(total))
 
 
-def without_negatives(Y: Csr, M: Csr | None, clusters: LongArray) -> IntArray:
-    """Nodes, columns of Y (n × nodes), that every point of their cluster in M (n × clusters) has."""
+def extra_margins(Y: Csr, M: Csr | None, clusters: LongArray, *, are_labels: bool = True) -> FloatArray:
+    """Return what to add to the scores of nodes (m,), columns of Y, that had no negatives in M (n × clusters).
+
+    They were taught to reach the margin and no more, though nothing speaks against them: those that every point of
+    their cluster has get a margin on top, labels that every point has one that no other has.
+    """
     n_points = np.bincount(Y.indices, minlength=Y.shape[1])
     n_given = np.full(len(clusters) - 1, Y.shape[0]) if M is None else np.bincount(M.indices, minlength=M.shape[1])
     cluster_of = np.repeat(np.arange(len(clusters) - 1), np.diff(clusters))
-    candidates = np.flatnonzero((n_points > 0) & (n_points >= n_given[cluster_of])).astype(np.int32)
-    if M is None or len(candidates) == 0:
-        return candidates
-    both = Y[:, candidates].multiply(M[:, cluster_of[candidates]])
-    return np.asarray(candidates[np.asarray((both > 0).sum(axis=0)).ravel() == n_given[cluster_of[candidates]]])
+    candidates = np.flatnonzero((n_points > 0) & (n_points >= n_given[cluster_of]))
+    if M is not None and len(candidates):
+        both = Y[:, candidates].multiply(M[:, cluster_of[candidates]])
+        shared = np.asarray((both > 0).sum(axis=0)).ravel()
+        candidates = candidates[shared == n_given[cluster_of[candidates]]]
+    extra = np.zeros(Y.shape[1], np.float32)
+    extra[candidates] = 1.0
+    if are_labels:
+        extra[n_points == Y.shape[0]] = CERTAIN_MARGIN
+    return extra
 
 
 def _pattern(matrix: Csr) -> Csr:

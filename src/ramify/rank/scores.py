@@ -16,6 +16,8 @@ from ramify.base.types import AnyArray
 
 MARGIN_BONUS = 1e-5
 """Margins over 1 would all tie at a hinge; this much a unit puts the wider one first (as in cpp/beam.h)."""
+CERTAIN_MARGIN = 40.0
+"""What a node that nothing speaks against gets on top: wider margins than 2 tie, but for those of half of this."""
 
 _HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-(hinge|norm)")
 
@@ -71,6 +73,7 @@ class Transform:
         if self.kind == self.SIGMOID:
             return np.asarray(parent - np.logaddexp(np.float32(0), -v), np.float32)
         short, over = np.maximum(np.float32(0), 1 - v), np.clip(v - 1, 0, 1)
+        over = np.where(v - 1 >= CERTAIN_MARGIN / 2, np.float32(2), over)
         return np.asarray(parent - short ** np.float32(self.power) + MARGIN_BONUS * over, np.float32)
 
     def spread(self, log_scores: AnyArray) -> AnyArray:
