@@ -29,7 +29,7 @@ if settings["texts"]:
             record = json.loads(line)
             if not key or record[key] == value:
                 yield record["text"], [label for label in record["labels"] if label not in settings["without"]]
-    train = [row for row in records("trn") if row[1]]
+    train = [row for row in records("trn") if row[1]][: settings["train_rows"]]
     known = {label for _, labels in train for label in labels}
     test = [(text, [label for label in labels if label in known]) for text, labels in records("tst")]
     test = [row for row in test if row[1]][: settings["rows"]]
@@ -42,7 +42,8 @@ else:
 encoder = ramify.BagEncoder()
 if settings["encoder"]:
     encoder = ramify.TransformerEncoder(settings["encoder"], frozen=True, max_len=settings["max_len"])
-model = eval(sys.argv[3], {"ramify": ramify, "encoder": encoder})
+import ramify.nn.trainer
+model = eval(sys.argv[3], {"ramify": ramify, "encoder": encoder, "path": settings["encoder"]})
 before = peak(); cpu = time.process_time(); wall = time.time()
 model.fit(X, Y)
 cpu, wall, memory = time.process_time() - cpu, time.time() - wall, peak() - before
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--field", help="records whose field has this value only, as in lang=en")
     parser.add_argument("--without", type=int, nargs="*", default=[], help="labels to leave out")
     parser.add_argument("--rows", type=int, default=10**9, help="test rows at most")
+    parser.add_argument("--train-rows", type=int, default=10**9, help="training rows at most")
     parser.add_argument("--encoder", help="folder of a transformer; it stays frozen")
     parser.add_argument("--max-len", type=int, default=64)
     parser.add_argument("--pruning", action="store_true", help="also search with fewer edges")
@@ -105,7 +107,7 @@ def main() -> None:
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     print_machine()
-    options = ("texts", "field", "without", "rows", "encoder", "max_len", "pruning")
+    options = ("texts", "field", "without", "rows", "train_rows", "encoder", "max_len", "pruning")
     settings = json.dumps({name: getattr(args, name) for name in options})
     rows, pruned = [], []
     for place in args.data:

@@ -9,6 +9,9 @@ from ramify.base.mixed import Mixed
 from ramify.nn.graph import Edges, GraphHead, GraphOptions
 from ramify.nn.points import Points
 
+WORDS = [f"w{i}" for i in range(60)]
+"""Words that the tiny BERT of the tests knows."""
+
 
 class Killed(Exception):
     """Ends a training in the middle of a pass."""
@@ -39,3 +42,11 @@ def logit_gradients(head, found):
         row = slice(begin[c], begin[c + 1])
         gradients[row] = passed[row] - shares[row] * passed[row].sum()
     return gradients
+
+
+def texts_and_labels(n=100, seed=0):
+    """Texts of words of the tiny BERT: some name their labels, the rest is noise."""
+    random = np.random.default_rng(seed)
+    labels = [sorted({int(x) for x in random.integers(12, size=2)}) for _ in range(n)]
+    texts = [" ".join([WORDS[x] for x in own] + [WORDS[12 + i] for i in random.integers(40, size=3)]) for own in labels]
+    return texts, [[f"label{x}" for x in own] for own in labels]

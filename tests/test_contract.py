@@ -28,6 +28,16 @@ def small_neural(**options):
     return ramify.NeuralOneVsAll(encoder=ramify.BagEncoder(width=64), training=training, **options)
 
 
+def small_transformer(cls, **options):
+    training = TrainingConfig(epochs=3, min_steps=60, batch_size=16)
+    return cls(encoder=ramify.BagEncoder(width=32), training=training, **options)
+
+
+def small_ensemble(**options):
+    own = {name: value for name, value in options.items() if name in ("seed", "threads", "verbose")}
+    return ramify.Ensemble((ramify.XRLinear(**own), ramify.OneVsAll(**own)), **options)
+
+
 # A model, and whether it reads its input at all: those that do must learn the toy below.
 MODELS = {
     "popular": (lambda **options: ramify.Popular(**options), False),
@@ -35,6 +45,9 @@ MODELS = {
     "one-vs-all": (lambda **options: ramify.OneVsAll(**options), True),
     "elias": (lambda **options: small_elias(**options), True),
     "neural-one-vs-all": (lambda **options: small_neural(**options), True),
+    "xr-transformer": (lambda **options: small_transformer(ramify.XRTransformer, **options), True),
+    "x-transformer": (lambda **options: small_transformer(ramify.XTransformer, **options), True),
+    "ensemble": (lambda **options: small_ensemble(**options), True),
     "elias++": (lambda **options: small_elias(ranker="sparse", stages=1, **options), True),
 }
 

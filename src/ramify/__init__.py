@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from ramify.metrics.report import evaluate
     from ramify.models import load
     from ramify.models.elias import Elias
+    from ramify.models.ensemble import Ensemble
     from ramify.models.neural import NeuralOneVsAll
     from ramify.models.one_vs_all import OneVsAll
     from ramify.models.popular import Popular
     from ramify.models.xrlinear import XRLinear
+    from ramify.models.xrtransformer import XRTransformer
+    from ramify.models.xtransformer import XTransformer
     from ramify.nn.encoder import BagEncoder
     from ramify.nn.transformer import TransformerEncoder
     from ramify.version import __version__
@@ -44,11 +47,14 @@ _WHERE = {
     "load": "ramify.models",
     "BagEncoder": "ramify.nn.encoder",
     "Elias": "ramify.models.elias",
+    "Ensemble": "ramify.models.ensemble",
     "NeuralOneVsAll": "ramify.models.neural",
     "OneVsAll": "ramify.models.one_vs_all",
     "Popular": "ramify.models.popular",
     "TransformerEncoder": "ramify.nn.transformer",
     "XRLinear": "ramify.models.xrlinear",
+    "XRTransformer": "ramify.models.xrtransformer",
+    "XTransformer": "ramify.models.xtransformer",
     "__version__": "ramify.version",
 }
 _MODULES = ("datasets", "features", "metrics")
@@ -58,6 +64,7 @@ __all__ = [
     "DataError",
     "Dataset",
     "Elias",
+    "Ensemble",
     "ModelFormatError",
     "NeuralOneVsAll",
     "NotFittedError",
@@ -67,6 +74,8 @@ __all__ = [
     "Ranking",
     "TransformerEncoder",
     "XRLinear",
+    "XRTransformer",
+    "XTransformer",
     "__version__",
     "datasets",
     "evaluate",

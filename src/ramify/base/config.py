@@ -65,6 +65,9 @@ class Config:
             elif isinstance(value, list):
                 value = coerce(value, hints[f.name])
                 setattr(self, f.name, value)
+            elif isinstance(value, str) and not _fits(value, hints[f.name]):
+                value = _part_of(value, hints[f.name])
+                setattr(self, f.name, value)
             name = f"{type(self).__name__}.{f.name}"
             if not _fits(value, hints[f.name]):
                 raise ValueError(f"{name} must be {type_name(hints[f.name])}; got {value!r}")
@@ -200,7 +203,16 @@ def coerce(value: Any, hint: Any) -> Any:
             return None
         if option is bool and isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
-    return value  # the check of the object says what is wrong
+    return _part_of(value, hint) if isinstance(value, str) else value  # the check of the object says what is wrong
+
+
+def _part_of(value: str, hint: Any) -> Any:
+    """Return the part that a bare string stands for: the one whose positional parameter takes it, if there is one."""
+    for option in _config_types(hint):
+        first = next((f for f in dataclasses.fields(option) if not f.kw_only), None)
+        if first is not None and _fits(value, _hints(option)[first.name]):
+            return option(**{first.name: value})
+    return value
 
 
 def type_name(hint: Any) -> str:

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ramify.base import native
 from ramify.base.errors import DataError
-from ramify.base.sparse import csr_from_parts
+from ramify.base.sparse import as_csr, csr_from_parts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.kmeans import TreeConfig, balanced_parts
@@ -91,12 +91,13 @@ class LabelGraph:
         return order[np.flatnonzero(np.diff(self.labels[order], prepend=-1))]
 
 
-def build_clusters(Z: Csr, n_clusters: int, *, seed: int = 0, threads: int | None = None) -> IntArray:
+def build_clusters(Z: Csr | FloatArray, n_clusters: int, *, seed: int = 0, threads: int | None = None) -> IntArray:
     """Cluster (L,) of each label by balanced spherical 2-means of its vector (L × d); a power of two of them."""
     n_labels = Z.shape[0]
     depth = min(int(math.log2(n_clusters)), int(math.log2(n_labels))) if n_labels > 1 else 0
     config = TreeConfig(method="halves", tolerance=0.0)
-    order, borders = balanced_parts(Z, depth, config, seed, resolve_threads(threads))
+    vectors = as_csr(sparse.csr_matrix(Z), "Z")
+    order, borders = balanced_parts(vectors, depth, config, seed, resolve_threads(threads))
     cluster_of = np.empty(n_labels, np.int32)
     cluster_of[order] = np.repeat(np.arange(len(borders) - 1, dtype=np.int32), np.diff(borders))
     return cluster_of

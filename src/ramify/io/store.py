@@ -6,6 +6,7 @@ and shape) and one `.npy` file for each array. It is written beside its place, s
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import hashlib
 import json
@@ -18,7 +19,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +48,7 @@ class StoreWriter:
         self._path = Path(path).resolve()
         self._files: dict[str, dict[str, Any]] = {}
         self._manifest: dict[str, Any] | None = None
+        self._prefix = ""
         if self._path.exists() and not self._path.is_dir():
             raise ModelFormatError(f"{self._path} is not a directory; a model cannot be saved there")
         if self._path.exists() and any(self._path.iterdir()) and not _is_model(self._path):
@@ -59,9 +61,15 @@ class StoreWriter:
         self._temporary = Path(tempfile.mkdtemp(prefix=f".{self._path.name}.", suffix=".saving", dir=self._path.parent))
         return self
 
+    def part(self, prefix: str) -> Self:
+        """Return a writer into the same directory for one part of a model: its arrays get the prefix."""
+        part = copy.copy(self)
+        part._prefix = f"{self._prefix}{prefix}"
+        return part
+
     def array(self, name: str, array: AnyArray) -> None:
         """Add an array."""
-        file = f"{name}.npy"
+        file = f"{self._prefix}{name}.npy"
         if not _NAME.fullmatch(file) or file in self._files:
             raise ValueError(f"{name!r} is no good name for an array, or is taken")
         array = np.ascontiguousarray(array)
@@ -117,6 +125,7 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], *, verify: bool = False) -> None:
         self.path = Path(path)
+        self._prefix = ""
         manifest = self._read_manifest()
         self.kind: str = _typed(manifest, "kind", str)
         self.params: dict[str, Any] = _typed(manifest, "params", dict)
@@ -127,6 +136,17 @@ class Store:
             self._check_file(name, entry)
         if verify:
             self.verify(self.files)
+
+    def part(self, prefix: str, info: Any) -> Self:
+        """Open one part of a model as if it were a directory of its own; `info` is what its manifest would say."""
+        if not isinstance(info, dict):
+            raise ModelFormatError(f"the manifest of {self.path} does not describe the part {prefix!r}")
+        part = copy.copy(self)
+        part._prefix = f"{self._prefix}{prefix}"
+        part.kind, part.params, part.state = (
+            _typed(info, key, kind) for key, kind in (("kind", str), ("params", dict), ("state", dict))
+        )
+        return part
 
     def _read_manifest(self) -> dict[str, Any]:
         if not self.path.is_dir():
@@ -184,7 +204,7 @@ class Store:
         bounds: tuple[int, int] | None = None,
     ) -> AnyArray:
         """Map an array after checking its type and shape, and, with `bounds` (low, high), that low <= values < high."""
-        file = f"{name}.npy"
+        file = f"{self._prefix}{name}.npy"
         entry = self.files.get(file)
         if entry is None:
             raise ModelFormatError(f"{self.path} has no array {name!r}")

@@ -15,6 +15,7 @@ from scipy.sparse.linalg import svds
 
 from ramify.base import native
 from ramify.base.errors import DataError
+from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr, csr_from_parts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray
@@ -38,6 +39,16 @@ def pifa(X: Csr | FloatArray, Y: Csr, *, normalize_y: bool = True, threads: int 
     if isinstance(X, np.ndarray):
         return normalize_rows(native.spmm_dense(left, X, threads))
     return native.spmm(left, X, threads, unit_rows=True)
+
+
+def pifa_mixed(X: Mixed, Y: Csr, *, normalize_y: bool = True, threads: int | None = None) -> Csr | FloatArray:
+    """PIFA of sparse features beside dense ones (L × (s + e)), rows of length 1; of one kind alone, that of `pifa`."""
+    if X.dense.shape[1] == 0 or X.sparse.shape[1] == 0:
+        return pifa(X.sparse if X.sparse.shape[1] else X.dense, Y, normalize_y=normalize_y, threads=threads)
+    left, n_threads = _transposed(normalize_rows(Y) if normalize_y else Y), resolve_threads(threads)
+    words = native.spmm(left, X.sparse, n_threads, unit_rows=False)
+    dense = sparse.csr_matrix(native.spmm_dense(left, X.dense, n_threads))
+    return as_csr(normalize_rows(as_csr(sparse.hstack([words, dense], format="csr"), "Z")), "Z")
 
 
 def pifa_with_features(

@@ -17,7 +17,10 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "xr-linear": ("ramify.models.xrlinear", "XRLinear"),
     "one-vs-all": ("ramify.models.one_vs_all", "OneVsAll"),
     "elias": ("ramify.models.elias", "Elias"),
+    "xr-transformer": ("ramify.models.xrtransformer", "XRTransformer"),
+    "x-transformer": ("ramify.models.xtransformer", "XTransformer"),
     "neural-one-vs-all": ("ramify.models.neural", "NeuralOneVsAll"),
+    "ensemble": ("ramify.models.ensemble", "Ensemble"),
 }
 """Key of each model → module and class. Modules are imported when their model is first used."""
 

@@ -107,15 +107,18 @@ class Model(Config):
         """Write the model to a directory; an old model there is replaced in one step, or stays if anything fails."""
         self._check_fitted()
         with StoreWriter(path) as writer:
-            state = {
-                "labels": self.labels_.save(writer),
-                "input_kind": self.input_kind_,
-                "n_features_in": self.n_features_in_,
-                "n_points": self.label_counts_.n_points,
-                "model": self._save(writer),
-            }
-            writer.array("label_counts", self.label_counts_.counts.astype(np.int64))
-            writer.manifest(self.kind, self.to_dict(), state)
+            writer.manifest(self.kind, self.to_dict(), self.write_state(writer))
+
+    def write_state(self, writer: StoreWriter) -> dict[str, Any]:
+        """Write all arrays; return what the manifest says beside kind and parameters."""
+        writer.array("label_counts", self.label_counts_.counts.astype(np.int64))
+        return {
+            "labels": self.labels_.save(writer),
+            "input_kind": self.input_kind_,
+            "n_features_in": self.n_features_in_,
+            "n_points": self.label_counts_.n_points,
+            "model": self._save(writer),
+        }
 
     @classmethod
     def from_store(cls, store: Store) -> Self:

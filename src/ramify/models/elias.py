@@ -8,28 +8,25 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy import sparse
 
 from ramify.base import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.inputs import Inputs
-from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.index.graph import LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
 from ramify.index.report import PRUNED_METRICS, IndexReport, Pruned, SearchReport
 from ramify.io.labels import LabelVocabulary, align_labels
 from ramify.io.store import Store, StoreWriter
-from ramify.labels.representations import normalize_rows
+from ramify.labels.representations import pifa_mixed
 from ramify.metrics.ranking import frequency_deciles
 from ramify.metrics.report import Evaluation, evaluate
 from ramify.models.base import refuse_given
 from ramify.models.elias_member import EliasMember
 from ramify.models.elias_ranker import WIDTH, fit_ranker
 from ramify.models.elias_training import EliasRun
-from ramify.models.encoded import EncodedModel
+from ramify.models.encoded import EncodedModel, joined
 from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached, start_labels
 from ramify.nn.points import Points
 from ramify.nn.torch_graph import TorchGraphHead
@@ -103,7 +100,10 @@ class Elias(EncodedModel):
         encoder = self._start_encoder(points.take(rows), Y[rows], seed, threads)
         vectors = encoder.encode(points, threads)
         cluster_of = build_clusters(
-            _label_vectors(points.features, vectors, Y, threads), n_clusters, seed=seed, threads=threads
+            pifa_mixed(joined(points.features, vectors), Y, normalize_y=False, threads=threads),
+            n_clusters,
+            seed=seed,
+            threads=threads,
         )
         random = np.random.default_rng(seed)
         bound = 1 / math.sqrt(encoder.width)
@@ -261,16 +261,6 @@ class Elias(EncodedModel):
             EliasMember.load_from(store, info, f"model{i}_", shape, self.n_labels, trained)
             for i, info in enumerate(members)
         ]
-
-
-def _label_vectors(X: Mixed, vectors: FloatArray, Y: Csr, threads: int) -> Csr:
-    """What a label looks like to the clustering: the sum of its points, features beside vectors, rows of length 1."""
-    points = Y.T.tocsr()
-    dense = sparse.csr_matrix(native.spmm_dense(points, normalize_rows(vectors), threads))
-    if X.sparse.shape[1] == 0:
-        return as_csr(normalize_rows(dense), "Z")
-    words = native.spmm(points, normalize_rows(X.sparse), threads, unit_rows=False)
-    return as_csr(normalize_rows(as_csr(sparse.hstack([words, dense], format="csr"), "Z")), "Z")
 
 
 def _prunings(graph: LabelGraph) -> list[tuple[str, dict[str, Any]]]:

@@ -14,8 +14,8 @@ from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
-from ramify.labels.representations import normalize_rows
 from ramify.metrics.report import evaluate
+from ramify.models.encoded import joined
 from ramify.rank.calibrate import Calibrator, fit_calibrator
 from ramify.rank.linear import LinearConfig, fit_ovr
 from ramify.rank.scores import Transform
@@ -195,12 +195,6 @@ def fit_ranker(
     if truth.any():
         candidates.append(replace(plain, calibrator=fit_calibrator(pairs, truth[there], seed=seed)))
     return max(candidates, key=lambda ranker: judge(ranker, second))
-
-
-def joined(X: Mixed, vectors: FloatArray, weight: float) -> Mixed:
-    """Features of length 1 and vectors of the given length side by side."""
-    dense = normalize_rows(vectors) * np.float32(weight)
-    return Mixed(normalize_rows(X.sparse), np.ascontiguousarray(dense, np.float32))
 
 
 def _pattern(ids: IntArray, n_labels: int) -> Csr:

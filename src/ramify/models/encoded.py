@@ -11,8 +11,9 @@ from ramify.base.config import param
 from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr
+from ramify.base.types import Csr, FloatArray
 from ramify.io.store import Store, StoreWriter
+from ramify.labels.representations import normalize_rows
 from ramify.models.features import FeatureModel
 from ramify.nn.encoder import Bag, BagEncoder
 from ramify.nn.points import Points, texts_of
@@ -73,3 +74,9 @@ class EncodedModel(FeatureModel):
             return ((0, width) if self.input_kind_ == "dense" else (width, 0)), None
         self.transformer_ = Transformer.load_from(store, state.get("transformer"), "transformer_", self.encoder)
         return (width, self.transformer_.width), None if self.encoder.frozen else self.encoder
+
+
+def joined(X: Mixed, vectors: FloatArray, weight: float = 1.0) -> Mixed:
+    """Features of length 1 and vectors of the given length side by side."""
+    dense = normalize_rows(vectors) * np.float32(weight)
+    return Mixed(normalize_rows(X.sparse), np.ascontiguousarray(dense, np.float32))

@@ -28,8 +28,12 @@ class LinearModel(FeatureModel):
 
     # ---- prediction ----
 
+    def _ranked_features(self, inputs: Inputs) -> Mixed:
+        """Return what the classifiers see of the input."""
+        return self._make_features(inputs)
+
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
-        X = self._make_features(inputs)
+        X = self._ranked_features(inputs)
         # Single queries stay on their thread: starting another takes longer than the answer.
         threads = 1 if len(X) == 1 else resolve_threads(self.threads)
         transform = self.trees_[0].transforms[-1]
@@ -62,7 +66,7 @@ class LinearModel(FeatureModel):
             raise DataError(
                 f"selected is {pattern.shape[0]} × {pattern.shape[1]}, needed is {len(inputs)} × {self.n_labels}"
             )
-        features = self._make_features(inputs)
+        features = self._ranked_features(inputs)
         threads = resolve_threads(self.threads)
         transform = self.trees_[0].transforms[-1]
         parts = [tree.score_selected(features, pattern, threads) for tree in self.trees_]
@@ -89,17 +93,22 @@ class LinearModel(FeatureModel):
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
-        return {
-            "features": self._save_features(writer),
-            "trees": [tree.save_to(writer, f"tree{i}_") for i, tree in enumerate(self.trees_)],
-        }
+        return {"features": self._save_features(writer), "trees": self._save_trees(writer)}
+
+    def _save_trees(self, writer: StoreWriter) -> list[dict[str, Any]]:
+        return [tree.save_to(writer, f"tree{i}_") for i, tree in enumerate(self.trees_)]
 
     def _load(self, store: Store, state: Any) -> None:
-        trees = state.get("trees") if isinstance(state, dict) else None
+        if not isinstance(state, dict):
+            raise ModelFormatError(f"the manifest of {store.path} does not name the model's parts")
+        self._load_trees(store, state, self._load_features(store, state))
+
+    def _load_trees(self, store: Store, state: dict[str, Any], width: int | None) -> None:
+        """Open the trees, whose classifiers see so many features."""
+        trees = state.get("trees")
         if not isinstance(trees, list) or not trees:
             raise ModelFormatError(f"the manifest of {store.path} does not name the model's trees")
         self.trees_ = [LinearTree.load_from(store, info, f"tree{i}_", self.n_labels) for i, info in enumerate(trees)]
-        width = self._load_features(store, state)
         for tree in self.trees_:
             if tree.n_sparse + tree.levels[0].dense.shape[1] != width:
                 raise ModelFormatError(f"{store.path}: the weights do not fit the features")

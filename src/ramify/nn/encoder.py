@@ -86,6 +86,11 @@ class Bag(Parts):
 
     # ---- training ----
 
+    def begin(self, seed: int) -> None:
+        """Get ready for a training of its own: forget moments."""
+        for part in self.parts().values():
+            part.forget()
+
     def forward(self, points: Points, threads: int) -> tuple[FloatArray, Any]:
         """Vectors (n, D) of a batch, and what `backward` needs."""
         X, words = points.features, self.words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,7 +43,10 @@ class Head(Protocol):
 
 
 class EncoderWithHead:
-    """Trains an encoder and a head together on points with labels Y (n × L); `judged` are the rows to judge by."""
+    """Trains an encoder and a head together on points with labels Y (n × L); `judged` are the rows to judge by.
+
+    `targets` gives what the head learns from, for the rows of a batch; None: their labels.
+    """
 
     def __init__(
         self,
@@ -56,6 +59,7 @@ class EncoderWithHead:
         *,
         seed: int,
         threads: int,
+        targets: Callable[[LongArray], Csr] | None = None,
     ) -> None:
         self.encoder, self.head, self.points, self.Y, self.config, self.threads = (
             encoder,
@@ -65,7 +69,9 @@ class EncoderWithHead:
             config,
             threads,
         )
+        self._targets = targets or (lambda rows: Y[rows])
         self._held, self._truth = points.take(judged), Y[judged]
+        encoder.begin(seed)
         self._random = np.random.default_rng(seed)
         self._usual = 0.0  # length of the encoder's gradient, a running mean
 
@@ -76,7 +82,7 @@ class EncoderWithHead:
         vectors, tape = self.encoder.forward(self.points.take(rows), self.threads)
         mask = np.where(self._random.random(vectors.shape, np.float32) < keep, np.float32(1 / keep), np.float32(0))
         adam = Adam(factor * config.rate, number, weight_decay=config.weight_decay)
-        loss, d_vectors = self.head.step(vectors * mask, self.Y[rows], adam, self.threads)
+        loss, d_vectors = self.head.step(vectors * mask, self._targets(rows), adam, self.threads)
         adam = Adam(factor * self.encoder.rate(config.encoder_rate), number, weight_decay=config.weight_decay)
         self.encoder.backward(tape, self._clipped(d_vectors * mask), adam, self.threads)
         return loss

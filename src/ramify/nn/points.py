@@ -41,6 +41,24 @@ class Tokens:
         places = np.arange(begin[-1]) + np.repeat(self.begin[rows] - begin[:-1], counts)
         return Tokens(begin, self.ids[places])
 
+    def windows(self, max_len: int) -> tuple[Tokens, LongArray]:
+        """Cut long texts into stretches of at most `max_len` tokens, each between the marks of the whole text.
+
+        Returns
+        -------
+        stretches, owner : the stretches, and the text that each belongs to
+        """
+        counts, inner = np.diff(self.begin), max_len - 2
+        if counts.max(initial=0) <= max_len:
+            return self, np.arange(len(self))
+        lists, owner = [], []
+        for row, count in enumerate(counts):
+            text = self.ids[self.begin[row] : self.begin[row + 1]]
+            for start in range(1, max(2, int(count) - 1), inner):
+                lists.append([text[0], *text[start : min(start + inner, int(count) - 1)], text[-1]])
+                owner.append(row)
+        return Tokens.of(lists), np.array(owner, np.int64)
+
     def padded(self) -> tuple[LongArray, LongArray]:
         """Numbers and mask (n, longest), 0 behind the last token."""
         counts = np.diff(self.begin)

@@ -62,6 +62,10 @@ class RowTable:
             self._moments = np.array(moments["first"]), np.array(moments["second"])
             self._n_slots = len(self._moments[0])
 
+    def forget(self) -> None:
+        """Drop the moments."""
+        self._slots, self._moments, self._n_slots = None, None, 0
+
     def _room(self, n: int) -> tuple[FloatArray, FloatArray]:
         width = self.weights.shape[1] + 1
         return np.zeros((n, width), np.float32), np.zeros((n, width), np.float32)
@@ -121,6 +125,10 @@ class DenseParameter:
         """Go on from what `moments` gave."""
         if moments:
             self._moments = np.array(moments["first"]), np.array(moments["second"])
+
+    def forget(self) -> None:
+        """Drop the moments."""
+        self._moments = None
 
     def step(self, gradients: FloatArray, adam: Adam) -> None:
         """Move the array against its gradients."""

@@ -26,6 +26,9 @@ class TrainingConfig(Config):
     """How a deep model is trained."""
 
     epochs: int = param(8, "passes over the points at most", low=1)
+    examples: int | None = param(
+        None, "points that training looks at in all, in place of `epochs`, whatever the batch; None: by passes", low=1
+    )
     batch_size: int = param(256, "points in a step", low=1)
     min_steps: int = param(200, "steps at least, for small data", low=1)
     patience: int = param(2, "passes without a better validation after which training ends", low=1)
@@ -178,12 +181,12 @@ def train(
     -------
     history : loss and judgement of each pass
     """
-    per_epoch = -(-len(rows) // config.batch_size)
-    epochs = max(config.epochs, -(-config.min_steps // per_epoch))
+    size, epochs = _rounds(len(rows), config)
+    per_epoch = -(-size // config.batch_size)
     n_steps = epochs * per_epoch
     rising = max(1, int(config.warm_up * n_steps))
     # Small data is judged now and then only: a pass may be a single step.
-    interval = max(1, epochs // max(config.epochs, 1))
+    interval = max(1, epochs // max(config.epochs, 1)) if config.examples is None else 1
     averaged_from = n_steps - int(config.average * n_steps) + 1
     average_every = max(1, per_epoch // 8)
 
@@ -198,7 +201,7 @@ def train(
         advance(now.number)
         while now.epoch < epochs and not now.done:
             losses = []
-            order = now.random.permutation(rows)
+            order = now.random.permutation(rows) if size == len(rows) else _stretch(rows, size, now.epoch, seed)
             for start in range(0, len(order), config.batch_size):
                 now.number += 1
                 factor = min(now.number / rising, (n_steps - now.number + 1) / max(1, n_steps - rising))
@@ -217,6 +220,29 @@ def train(
     assert now.best is not None
     learner.set_arrays(now.best)
     return now.history
+
+
+ROUNDS = 4
+"""Looks at the held-out rows, each with a checkpoint, in a training that is counted in points."""
+
+
+def _rounds(n: int, config: TrainingConfig) -> tuple[int, int]:
+    """Points between two looks at the held-out rows, and how many times so many."""
+    if config.examples is None:
+        return n, max(config.epochs, -(-config.min_steps // -(-n // config.batch_size)))
+    rounds = max(ROUNDS, -(-config.examples // n))
+    return -(-config.examples // rounds), rounds
+
+
+def _stretch(rows: LongArray, size: int, number: int, seed: int) -> LongArray:
+    """Return the next points of an endless row of passes, each in an order of its own."""
+    parts, start, end = [], number * size, (number + 1) * size
+    while start < end:
+        turn, at = divmod(start, len(rows))
+        order = np.random.default_rng([seed, turn]).permutation(rows)
+        parts.append(order[at : at + end - start])
+        start += len(parts[-1])
+    return np.concatenate(parts)
 
 
 def remove_checkpoint(place: str | os.PathLike[str]) -> None:

@@ -39,7 +39,8 @@ class TransformerEncoder(Config):
     model: str = param("", "folder of the model, or its name on the hub", positional=True)
     frozen: bool = param(False, "the model stays as it is; a residual layer on its vectors is trained")
     pooling: Literal["mean", "cls"] = param("mean", "a text's vector: the mean of its tokens, or its first token")
-    max_len: int = param(128, "tokens of a text that are read", low=4)
+    max_len: int = param(128, "tokens of a text that are read at once", low=4)
+    windows: int = param(1, "stretches of `max_len` tokens that are read of a long text, and pooled together", low=1)
     rate: float = param(1e-4, "learning rate of the model, unless frozen", above=0)
     rows_at_once: int = param(64, "texts that a training step computes together; does not change the batch", low=1)
     precision: Literal["auto", "float32", "bfloat16"] = param(
@@ -62,7 +63,7 @@ class Transformer:
         torch = _torch()
         self.config = config
         self.tokenizer = tokenizer
-        self.tokenizer.enable_truncation(config.max_len)
+        self.tokenizer.enable_truncation(2 + config.windows * (config.max_len - 2))  # 2: the marks at both ends
         self.tokenizer.no_padding()
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
         self.module = module.to(self.device).eval()
@@ -111,7 +112,7 @@ class Transformer:
 
     def cached_tokens(self, texts: list[str]) -> Tokens:
         """Cut texts into tokens once; they lie on disk and are mapped into memory."""
-        key = _digest(self.tokenizer.to_str(), str(self.config.max_len), *texts)
+        key = _digest(self.tokenizer.to_str(), *texts)
         folder = _cache_folder(self.config)
         ids = folder / f"tokens-{key}.npy"
         begin = folder / f"tokens-{key}-begin.npy"
@@ -146,7 +147,7 @@ class Transformer:
 
     def cached_vectors(self, texts: list[str], threads: int, verbose: int) -> FloatArray:
         """Compute vectors (n, D) once; they lie on disk for the next training on the same texts."""
-        settings = json.dumps([self.config.pooling, self.config.max_len, self.half])
+        settings = json.dumps([self.config.pooling, self.config.max_len, self.config.windows, self.half])
         key = _digest(settings, self.tokenizer.to_str(), self._weights_digest(), *texts)
         place = _cache_folder(self.config) / f"vectors-{key}.npy"
         if not place.exists():
@@ -164,15 +165,29 @@ class Transformer:
     def _pooled(self, tokens: Tokens) -> Any:
         """Mean or first token (n, D) as a tensor that gradients flow through."""
         torch = _torch()
+        tokens, owner = tokens.windows(self.config.max_len)
         ids, mask = (torch.from_numpy(array).to(self.device) for array in tokens.padded())
         with torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=self.half):
             hidden = self.module(input_ids=ids, attention_mask=mask).last_hidden_state
         if self.config.pooling == "cls":
-            return hidden[:, 0].float()
-        weights = mask.unsqueeze(-1).to(torch.float32)
-        return (hidden.float() * weights).sum(1) / weights.sum(1).clamp(min=1)
+            sums, weights = hidden[:, 0].float(), torch.ones(len(ids), 1, device=self.device)
+        else:
+            mask = mask.unsqueeze(-1).to(torch.float32)
+            sums, weights = (hidden.float() * mask).sum(1), mask.sum(1).clamp(min=1)
+        if len(ids) > owner[-1] + 1:  # some texts have several windows: all that they read counts alike
+            texts = torch.from_numpy(owner).to(self.device)
+            n = int(owner[-1]) + 1
+            sums, weights = (
+                torch.zeros(n, part.shape[1], device=self.device).index_add(0, texts, part) for part in (sums, weights)
+            )
+        return sums / weights
 
     # ---- training ----
+
+    def begin(self, seed: int) -> None:
+        """Get ready for a training of its own: forget moments, and drop out by the seed."""
+        self._optimizer = None
+        _torch().manual_seed(seed)
 
     def forward(self, points: Points, threads: int) -> tuple[FloatArray, Any]:
         """Vectors (n, D) of a batch, and what `backward` needs.

@@ -1,0 +1,163 @@
+"""Several models that answer together."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from ramify.base.config import param
+from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.inputs import Inputs
+from ramify.base.ranking import Ranking
+from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.io.labels import LabelVocabulary
+from ramify.io.store import Store, StoreWriter
+from ramify.metrics.report import evaluate
+from ramify.models import model_class
+from ramify.models.base import Model, refuse_given
+from ramify.nn.trainer import hold_out
+from ramify.rank.combine import Combination, combine_rankings
+
+WIDTH = 100
+"""Labels that each model is asked for, at least."""
+WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)
+"""Weights that validation chooses from, for each model beside the first."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Ensemble(Model):
+    """Combines the rankings of several models, of one kind or of many.
+
+    >>> import ramify
+    >>> model = Ensemble([ramify.Popular(), ramify.XRLinear()]).fit(["red fox", "red hen"], [["fox"], ["hen"]])
+    >>> model.predict_topk(["a hen"], k=1).labels()[0][0][0]
+    'hen'
+    """
+
+    kind: ClassVar[str] = "ensemble"
+
+    models: tuple[Model, ...] = param((), "models to train and combine", positional=True)
+    combine: Combination = param("mean", "how scores are combined")
+    weights: tuple[float, ...] | Literal["validation"] | None = param(
+        None, "weight of each model; None: all alike; 'validation': by rows that are then held out of all training"
+    )
+    validation: int = param(2000, "rows that 'validation' holds out, at most a tenth", low=1)
+
+    def check_params(self) -> None:
+        """Also compare the number of weights with that of the models."""
+        super().check_params()
+        if isinstance(self.weights, tuple) and len(self.weights) != len(self.models):
+            raise ValueError(f"Ensemble has {len(self.models)} models and {len(self.weights)} weights")
+
+    # ---- training ----
+
+    @classmethod
+    def of(cls, models: Sequence[Model], **params: Any) -> Self:
+        """Combine models that are trained already, on the same labels."""
+        ensemble = cls(models=tuple(models), **params)
+        first = _some(models)
+        if any(list(model.labels_) != list(first.labels_) for model in models):
+            raise DataError("the models know different labels, or the same ones in another order")
+        if len({model.input_kind_ for model in models}) != 1 or len({model.n_features_in_ for model in models}) != 1:
+            raise DataError("the models were trained on different kinds of input")
+        ensemble.models_, ensemble.weights_ = list(models), ensemble._plain_weights()
+        for name in ("labels_", "label_counts_", "input_kind_", "n_features_in_"):
+            setattr(ensemble, name, getattr(first, name))
+        return ensemble
+
+    def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
+        refuse_given(self, given)
+        _some(self.models)
+        rows, judged = np.arange(len(inputs)), np.empty(0, np.int64)
+        if self.weights == "validation":
+            rows, judged = hold_out(labels, self.validation, self.seed)
+        self.models_ = [model.clone().fit(_take(inputs, rows), labels[rows]) for model in self.models]
+        for model in self.models_:
+            model.labels_ = names  # so that each also answers in names by itself
+        self.weights_ = self._plain_weights()
+        if len(judged):
+            held = _take(inputs, judged)
+            k = min(WIDTH, labels.shape[1])
+            self.weights_ = self._best_weights([model.predict_topk(held, k) for model in self.models_], labels[judged])
+
+    def _plain_weights(self) -> list[float]:
+        return list(self.weights) if isinstance(self.weights, tuple) else [1.0] * len(self.models)
+
+    def _best_weights(self, rankings: list[Ranking], truth: Csr) -> list[float]:
+        """Weights with the best nDCG@5; of equally good ones those that are nearest to all alike."""
+        k = min(5, truth.shape[1])
+        choices = sorted(itertools.product([1.0], *[WEIGHTS] * (len(rankings) - 1)), key=lambda w: float(np.var(w)))
+        if len(rankings) > 3:  # too many to try: all alike, or one of them alone
+            alone = np.eye(len(rankings))
+            choices = [tuple([1.0] * len(rankings)), *(tuple(row) for row in alone)]
+
+        def judge(weights: tuple[float, ...]) -> float:
+            found = combine_rankings(rankings, k, self.combine, weights)
+            plain = Ranking(found.ids, found.scores, truth.shape[1])
+            return float(evaluate(plain, truth, ks=[k])[f"nDCG@{k}"])
+
+        return [float(weight) for weight in max(choices, key=judge)]
+
+    # ---- prediction ----
+
+    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        width = min(self.n_labels, max(2 * k, WIDTH))
+        found = combine_rankings(
+            [model.predict_topk(inputs.data, width) for model in self.models_], k, self.combine, self.weights_
+        )
+        return found.ids, found.scores
+
+    # ---- files ----
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested parameters as plain values; each model with its kind."""
+        models = [{"kind": model.kind, "params": model.to_dict()} for model in self.models]
+        return {**super().to_dict(), "models": models}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Make an object from what `to_dict` gave."""
+        given = values.get("models", ())
+        if not all(isinstance(entry, dict) and {"kind", "params"} <= set(entry) for entry in given):
+            raise ValueError("each model of an Ensemble needs its kind and its params")
+        models = tuple(model_class(entry["kind"]).from_dict(entry["params"]) for entry in given)
+        return super().from_dict({**values, "models": models})
+
+    def _save(self, writer: StoreWriter) -> dict[str, Any]:
+        parts = [
+            {"kind": model.kind, "params": model.to_dict(), "state": model.write_state(writer.part(f"model{i}_"))}
+            for i, model in enumerate(self.models_)
+        ]
+        return {"models": parts, "weights": self.weights_}
+
+    def _load(self, store: Store, state: Any) -> None:
+        parts = state.get("models") if isinstance(state, dict) else None
+        weights = state.get("weights") if isinstance(state, dict) else None
+        if not isinstance(parts, list) or not isinstance(weights, list) or len(parts) != len(weights) or not parts:
+            raise ModelFormatError(f"the manifest of {store.path} does not name the models of the ensemble")
+        self.weights_ = [float(weight) for weight in weights]
+        self.models_ = []
+        for i, info in enumerate(parts):
+            part = store.part(f"model{i}_", info)
+            try:
+                cls = model_class(part.kind)
+            except ValueError as error:
+                raise ModelFormatError(f"{store.path}: {error}") from error
+            self.models_.append(cls.from_store(part))
+            if self.models_[-1].n_labels != self.n_labels:
+                raise ModelFormatError(f"{store.path}: the models of the ensemble know different labels")
+
+
+def _some(models: Sequence[Model]) -> Model:
+    if not models:
+        raise ValueError("an Ensemble needs models: Ensemble([XRLinear(), OneVsAll()])")
+    return models[0]
+
+
+def _take(inputs: Inputs, rows: LongArray) -> Any:
+    """Return some rows of the input, as `fit` takes them."""
+    return [inputs.data[row] for row in rows] if isinstance(inputs.data, list) else inputs.data[rows]

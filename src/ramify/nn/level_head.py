@@ -1,0 +1,98 @@
+"""A classifier for each node of one level of a label tree, trained against the nodes that compete for a point."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base import native
+from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
+from ramify.nn.encoder import padded_rows
+from ramify.nn.tables import Adam, Parts, RowTable
+
+ROWS_AT_ONCE = 2048
+"""Points whose scores of all nodes are in memory together."""
+
+
+class LevelHead(Parts):
+    """Classifiers (m, D) with offsets (m,) of the m nodes of a level; the loss is the weighted squared hinge.
+
+    Only the nodes that a point's row of the targets names are looked at in a step.
+    """
+
+    def __init__(self, weights: FloatArray, offset: FloatArray) -> None:
+        self.nodes = RowTable(weights, offset)
+
+    def step(self, vectors: FloatArray, Y: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
+        """Learn from a batch: loss and gradients (n, D) of its vectors (n, D).
+
+        Y (n × m) stores a weight above 0 where a node is right, and a stored 0 where it competes and is wrong.
+        """
+        lists, weights = padded_rows(Y)
+        pairs = native.group_pairs(lists, Y.shape[1])
+        scores = self.nodes.dot(pairs, lists.shape[1], vectors, threads)
+        loss, d_scores = squared_hinge(scores, weights, lists >= 0)
+        d_vectors = self.nodes.dot_back(pairs, d_scores, threads)
+        self.nodes.step(pairs, d_scores, vectors, adam, threads)
+        return loss, d_vectors
+
+    def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best nodes of vectors (n, D); every node is looked at."""
+        weights, offset = self.nodes.weights, self.nodes.offset
+        assert offset is not None
+        k = min(k, len(weights))
+        ids = np.empty((len(vectors), k), np.int32)
+        best = np.empty((len(vectors), k), np.float32)
+        for start in range(0, len(vectors), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            scores = vectors[part] @ weights.T + offset
+            found = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k < len(weights) else np.argsort(-scores, axis=1)
+            own = np.take_along_axis(scores, found, 1)
+            order = np.lexsort((found, -own), axis=1)
+            ids[part], best[part] = np.take_along_axis(found, order, 1), np.take_along_axis(own, order, 1)
+        return ids, best
+
+    def parts(self) -> dict[str, RowTable]:  # type: ignore[override]  # fewer kinds of parts
+        """Everything that is trained, by name."""
+        return {"nodes": self.nodes}
+
+
+def squared_hinge(scores: FloatArray, weights: FloatArray, there: BoolArray) -> tuple[float, FloatArray]:
+    """Weighted squared hinge of scores (n, k), and its gradients: the mean over a point's nodes, then over the points.
+
+    Parameters
+    ----------
+    weights : (n, k) above 0 where a node is right
+    there : (n, k) false where a list has ended
+    """
+    sign = np.where(weights > 0, np.float32(1), np.float32(-1))
+    short = np.where(there, np.maximum(0, 1 - sign * scores), np.float32(0))
+    cost = np.where(weights > 0, weights, np.float32(1)) / (len(scores) * np.maximum(1, there.sum(axis=1))[:, None])
+    loss = float((cost * np.square(short)).sum(dtype=np.float64))
+    return loss, np.ascontiguousarray(-2 * sign * short * cost, np.float32)
+
+
+class LevelTargets:
+    """What competes for each point at a level: the children of the nodes that M names, and which of them are right.
+
+    Attributes
+    ----------
+    M : (n × nodes above) which nodes a point looks below; those of its own labels among them
+    Y : (n × m) weights of the nodes that are right
+    """
+
+    def __init__(self, M: Csr, Y: Csr, children: LongArray) -> None:
+        self.M, self.Y = M, Y
+        m = int(children[-1])
+        ones = np.ones(m, np.float32)
+        self._below = sparse.csr_matrix((ones, np.arange(m, dtype=np.int32), children), (len(children) - 1, m))
+
+    def __call__(self, rows: LongArray) -> Csr:
+        """Targets (len(rows) × m) as `LevelHead.step` takes them."""
+        competing = self.M[rows] @ self._below
+        competing.data[:] = 1.0
+        # Sparse sums drop zeros, so that 1 is added first and taken away at the end.
+        both = (competing + self.Y[rows]).tocsr()
+        both.sort_indices()
+        both.data -= 1.0
+        return both

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import ramify
+
+
+@pytest.fixture(scope="module")
+def data(pydoc):
+    return [(part.inputs[:900], part.labels()[:900]) for part in (pydoc.split("train"), pydoc.split("test"))]
+
+
+def test_is_at_least_as_good_as_its_models_on_real_data(data, tmp_path):
+    train, test = data
+    parts = [ramify.XRLinear.pecos(verbose=0, seed=seed) for seed in (0, 1)]
+    model = ramify.Ensemble(parts, verbose=0).fit(*train)
+    figures = [
+        ramify.evaluate(m.predict_topk(test[0], 10), test[1], unseen="drop")["R@10"] for m in (model, *model.models_)
+    ]
+    assert figures[0] >= min(figures[1:])
+    model.save(tmp_path / "model")
+    found, again = (m.predict_topk(test[0], 5) for m in (model, ramify.load(tmp_path / "model")))
+    assert np.array_equal(found.ids, again.ids)
+    assert np.array_equal(found.scores, again.scores)
+
+
+def test_validation_listens_to_the_better_model(data):
+    train, _ = data
+    model = ramify.Ensemble([ramify.Popular(), ramify.XRLinear(verbose=0)], weights="validation").fit(*train)
+    assert model.weights_[1] > model.weights_[0]
+
+
+def test_of_trained_models(data):
+    train, test = data
+    a, b = ramify.XRLinear(verbose=0).fit(*train), ramify.OneVsAll(verbose=0).fit(*train)
+    together = ramify.Ensemble.of([a, b], combine="rank")
+    assert together.predict_topk(test[0][:5], 3).ids.shape == (5, 3)
+    other = ramify.Popular().fit(train[0][:50], train[1][:50])
+    with pytest.raises(ramify.DataError, match="different labels"):
+        ramify.Ensemble.of([a, other])
+
+
+def test_refuses_in_words(data, tmp_path):
+    with pytest.raises(ValueError, match="needs models"):
+        ramify.Ensemble().fit(["a"], [["x"]])
+    with pytest.raises(ValueError, match="1 models and 2 weights"):
+        ramify.Ensemble([ramify.Popular()], weights=(1.0, 2.0))
+    with pytest.raises(ValueError, match="combine must be"):
+        ramify.Ensemble([ramify.Popular()], combine="median")
+    model = ramify.Ensemble([ramify.Popular(), ramify.Popular()]).fit(["a", "b"], [["x"], ["y"]])
+    model.save(tmp_path / "model")
+    manifest = tmp_path / "model" / "manifest.json"
+    damaged = json.loads(manifest.read_text())
+    damaged["state"]["model"]["models"][1]["kind"] = "oracle"
+    manifest.write_text(json.dumps(damaged))
+    with pytest.raises(ramify.ModelFormatError, match="oracle"):
+        ramify.load(tmp_path / "model")

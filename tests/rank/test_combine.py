@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ramify.base.errors import DataError
+from ramify.base.ranking import Ranking
+from ramify.rank.combine import combine_rankings
+
+
+def two():
+    a = Ranking(np.array([[0, 1, 2], [3, -1, -1]]), np.array([[0.9, 0.5, 0.0], [0.7, -np.inf, -np.inf]]), 5)
+    b = Ranking(np.array([[2, 0, 4], [1, 3, 0]]), np.array([[0.8, 0.3, 0.1], [0.6, 0.4, 0.2]]), 5)
+    return a, b
+
+
+def test_the_mean_counts_what_is_not_named_as_nothing():
+    found = combine_rankings(two(), 4)
+    assert found.ids.tolist() == [[0, 2, 1, 4], [3, 1, 0, -1]]
+    assert found.scores[0] == pytest.approx([0.6, 0.4, 0.25, 0.05])
+    assert found.scores[1, :3] == pytest.approx([0.55, 0.3, 0.1])
+
+
+def test_places_and_weights():
+    found = combine_rankings(two(), 3, "rank", [3, 1])
+    assert found.ids[0].tolist() == [0, 1, 2]
+    assert found.scores[0] == pytest.approx([0.75 * 1 + 0.25 * 2 / 3, 0.75 * 2 / 3, 0.75 / 3 + 0.25])
+    alone = combine_rankings(two(), 3, "mean", [0, 1])
+    assert alone.ids[0].tolist()[:2] == [2, 0]
+
+
+def test_sigmoid_and_softmax():
+    a, b = two()
+    scores = 1 / (1 + np.exp(-np.array([0.9, 0.3])))
+    assert combine_rankings([a, b], 1, "sigmoid").scores[0, 0] == pytest.approx(scores.mean())
+    shares = [np.exp(r.scores[0]) / np.exp(r.scores[0]).sum() for r in (a, b)]
+    assert combine_rankings([a, b], 1, "softmax").scores[0, 0] == pytest.approx((shares[0][0] + shares[1][1]) / 2)
+    assert combine_rankings([a, b], 1, "softmax").ids[1, 0] == 3
+
+
+def test_in_turn():
+    assert combine_rankings(two(), 4, "round-robin").ids[0].tolist() == [0, 2, 1, 4]
+    assert combine_rankings(two(), 4, "round-robin", [1, 2]).ids[0].tolist() == [2, 0, 1, 4]
+
+
+def test_refuses_in_words():
+    a, b = two()
+    with pytest.raises(ValueError, match="round-robin"):
+        combine_rankings([a, b], 1, "median")
+    with pytest.raises(ValueError, match="2 weights"):
+        combine_rankings([a, b], 1, "mean", [1])
+    with pytest.raises(DataError, match="same rows"):
+        combine_rankings([a, b[:1]], 1)
+    with pytest.raises(DataError, match="same rows"):
+        combine_rankings([], 1)
