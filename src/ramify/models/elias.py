@@ -31,7 +31,7 @@ from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached, start_label
 from ramify.nn.points import Points
 from ramify.nn.torch_graph import TorchGraphHead
 from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint
-from ramify.rank.linear import LinearConfig
+from ramify.rank.linear import LinearConfig, ranking_config
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -61,10 +61,7 @@ class Elias(EncodedModel):
     ranker: Literal["sparse"] | None = param(
         None, "'sparse': linear classifiers rank what is found again (Elias++), unless validation is better without"
     )
-    linear: LinearConfig = param(
-        factory=lambda: LinearConfig(threshold=0.05, rare_weight=2.0, rare_points=10.0),
-        doc="how the classifiers of the ranker are trained",
-    )
+    linear: LinearConfig = param(factory=ranking_config, doc="how the classifiers of the ranker are trained")
     vector_weight: float | None = param(
         None,
         "length of the vector that the ranker sees beside features of length 1; None: 1 for vectors of a frozen "

@@ -20,12 +20,11 @@ from ramify.rank.calibrate import Calibrator, fit_calibrator
 from ramify.rank.linear import LinearConfig, fit_ovr
 from ramify.rank.scores import Transform
 
-TRANSFORM = Transform.parse("l3-hinge")
 WIDTH = 100
 """Labels of a point that are ranked again."""
 CALIBRATED_SHARE = 0.3
 """Share of the calibrated score in the last score; the rest is the product of the two."""
-POWERS = (0.0, 0.1, 0.2, 0.35, 0.6, 1.0)
+POWERS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
 """What the model's own score may be raised to before it is multiplied with the ranker's."""
 
 
@@ -40,6 +39,7 @@ class SparseRanker:
     offset : (L,)
     counts : (L,) training points of each label
     vector_weight : length of the vector beside features of length 1
+    transform : what becomes of the classifiers' scores
     power : what the model's own score is raised to
     calibrator : None where validation was better without
     """
@@ -51,11 +51,12 @@ class SparseRanker:
     offset: FloatArray
     counts: LongArray
     vector_weight: float
+    transform: Transform
     power: float
     calibrator: Calibrator | None
 
     @classmethod
-    def of(cls, W: Csr, n_sparse: int, bias: float, counts: LongArray, vector_weight: float) -> SparseRanker:
+    def of(cls, W: Csr, n_sparse: int, config: LinearConfig, counts: LongArray, vector_weight: float) -> SparseRanker:
         """Return a ranker with the weights (L × (d + D + 1)) that `fit_ovr` found, d of them sparse."""
         sparse = W[:, :n_sparse].tocsr()
         rest = np.ascontiguousarray(W[:, n_sparse:].toarray(), np.float32)
@@ -64,9 +65,10 @@ class SparseRanker:
             sparse.indices.astype(np.int32),
             sparse.data.astype(np.float32),
             np.ascontiguousarray(rest[:, :-1]),
-            rest[:, -1] * np.float32(bias),
+            rest[:, -1] * np.float32(config.bias),
             counts,
             vector_weight,
+            Transform.parse("sigmoid" if config.loss == "logistic" else "l3-hinge"),
             1.0,
             None,
         )
@@ -93,7 +95,7 @@ class SparseRanker:
             np.ascontiguousarray(ids),
             threads,
         )
-        q = np.where(ids >= 0, np.exp(TRANSFORM.log_score(raw)), 0).astype(np.float32)
+        q = np.where(ids >= 0, np.exp(self.transform.log_score(raw)), 0).astype(np.float32)
         p = np.where(ids >= 0, np.exp(scores), 0).astype(np.float32)
         return p ** np.float32(self.power) * q, p, q
 
@@ -104,6 +106,7 @@ class SparseRanker:
         given = self.calibrator
         return {
             "vector_weight": self.vector_weight,
+            "transform": self.transform.name,
             "power": self.power,
             "calibrator": None if given is None else given.save_to(writer, f"{prefix}calibrator_"),
         }
@@ -117,6 +120,10 @@ class SparseRanker:
             isinstance(info.get(key), float) for key in ("vector_weight", "power")
         ):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the ranker")
+        try:
+            transform = Transform.parse(str(info.get("transform")))
+        except ValueError as error:
+            raise ModelFormatError(f"{store.path}: {error}") from error
         weights = store.array(f"{prefix}weights", np.float32, ndim=1)
         n = len(weights)
         begin = store.array(f"{prefix}begin", np.int64, shape=(n_labels + 1,))
@@ -131,6 +138,7 @@ class SparseRanker:
             store.array(f"{prefix}offset", np.float32, shape=(n_labels,)),
             store.array(f"{prefix}counts", np.int64, shape=(n_labels,)),
             info["vector_weight"],
+            transform,
             info["power"],
             None if given is None else Calibrator.load_from(store, given, f"{prefix}calibrator_", 4),
         )
@@ -171,7 +179,7 @@ def fit_ranker(
         threads=threads,
     )
     counts = np.bincount(Y[rows].indices, minlength=Y.shape[1]).astype(np.int64)
-    plain = SparseRanker.of(W, features.sparse.shape[1], config.bias, counts, vector_weight)
+    plain = SparseRanker.of(W, features.sparse.shape[1], config, counts, vector_weight)
     if len(judged) < 40:
         return plain
 

@@ -23,7 +23,7 @@ from ramify.labels import representations
 from ramify.models.linear import LinearModel
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
-from ramify.rank.linear import LinearConfig, fit_ovr
+from ramify.rank.linear import LinearConfig, fit_ovr, ranking_config
 from ramify.rank.scores import Transform
 
 LabelVectors = Literal["pifa", "pii", "spectral"]
@@ -53,10 +53,7 @@ class XRLinear(LinearModel):
         "pifa", "what a label looks like to the clustering; several are taken in turn by the trees of an ensemble"
     )
     tree: TreeConfig = param(factory=TreeConfig, doc="how the label tree is made")
-    linear: LinearConfig = param(
-        factory=lambda: LinearConfig(loss="logistic", C=7.0, rare_weight=20.0, rare_points=10.0, tolerance=1.0),
-        doc="how the classifiers are trained",
-    )
+    linear: LinearConfig = param(factory=ranking_config, doc="how the classifiers are trained")
     beam_size: int = param(50, "nodes of a level that the search follows", low=1)
     negatives: mining.Scheme = param(
         "teacher+matcher",

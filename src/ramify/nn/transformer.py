@@ -147,7 +147,8 @@ class Transformer:
 
     def cached_vectors(self, texts: list[str], threads: int, verbose: int) -> FloatArray:
         """Compute vectors (n, D) once; they lie on disk for the next training on the same texts."""
-        settings = json.dumps([self.config.pooling, self.config.max_len, self.config.windows, self.half])
+        # How many windows there are stands in the tokenizer, which cuts texts off behind the last.
+        settings = json.dumps([self.config.pooling, self.config.max_len, self.half])
         key = _digest(settings, self.tokenizer.to_str(), self._weights_digest(), *texts)
         place = _cache_folder(self.config) / f"vectors-{key}.npy"
         if not place.exists():

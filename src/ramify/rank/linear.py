@@ -41,6 +41,11 @@ class LinearConfig(Config):
         return (self.C * self.positive_weight * (1.0 + extra)).astype(np.float32)
 
 
+def ranking_config() -> LinearConfig:
+    """Return how classifiers that rank labels are trained: the logistic loss also orders what is clearly wrong."""
+    return LinearConfig(loss="logistic", C=7.0, rare_weight=20.0, rare_points=10.0, tolerance=1.0)
+
+
 def fit_ovr(
     X: Any,
     Y: Csr,
