@@ -43,6 +43,17 @@ def test_of_trained_models(data):
         ramify.Ensemble.of([a, other])
 
 
+def test_models_by_their_keys():
+    model = ramify.Ensemble().set_params(models=["popular", {"kind": "xr-linear", "params": {"n_trees": 2}}])
+    assert [type(part).__name__ for part in model.models] == ["Popular", "XRLinear"]
+    assert model.models[1].n_trees == 2
+    assert ramify.Ensemble.from_dict(model.to_dict()).models[1].n_trees == 2
+    with pytest.raises(ValueError, match="oracle"):
+        model.set_params(models=["oracle"])
+    with pytest.raises(ValueError, match="kind and params"):
+        model.set_params(models=[3])
+
+
 def test_refuses_in_words(data, tmp_path):
     with pytest.raises(ValueError, match="needs models"):
         ramify.Ensemble().fit(["a"], [["x"]])

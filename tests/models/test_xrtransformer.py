@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from neural import Killed, texts_and_labels
@@ -139,3 +141,23 @@ def test_minilm_beside_words(minilm, pydoc):
     encoder = ramify.TransformerEncoder(minilm, frozen=True, max_len=24)
     beside = ramify.XRTransformer(encoder=encoder, verbose=0).fit(*train)
     assert ramify.evaluate(beside.predict_topk(test[0], 10), test[1])["R@10"] > alone["R@10"]
+
+
+def test_from_the_shell(tiny, tmp_path, capsys):
+    from ramify.cli.main import main
+
+    texts, labels = texts_and_labels()
+    lines = [json.dumps({"text": text, "labels": row}) for text, row in zip(texts, labels, strict=True)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    data, model = str(tmp_path / "train.jsonl"), str(tmp_path / "model")
+    settings = [f"encoder={tiny}", "encoder.frozen=true", "encoder.max_len=16"]
+    options = [option for setting in settings for option in ("--set", setting)]
+    assert main(["train", "xr-transformer", data, "--out", model, "--quiet", *options]) == 0
+    assert main(["inspect", model]) == 0
+    assert "encoder.frozen" in capsys.readouterr().out
+    assert main(["evaluate", model, data]) == 0
+    together = str(tmp_path / "together")
+    keys = '["popular", {kind = "xr-linear", params = {n_trees = 2}}]'
+    assert main(["train", "ensemble", data, "--out", together, "--quiet", "--set", f"models={keys}"]) == 0
+    assert main(["inspect", together]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) < 160

@@ -148,7 +148,10 @@ def inspect(args: argparse.Namespace) -> None:
         facts["content"] = "fits its hashes"
     print_table([[k, v] for k, v in facts.items()], header=False)
     print_table(
-        [["parameter", "value"], *([p.path, json.dumps(_value(store.params, p.path))] for p in type(model).describe())]
+        [
+            ["parameter", "value"],
+            *([p.path, json.dumps(_value(store.params, p.path))] for p in type(model).describe(defaults=model)),
+        ]
     )
     data = read_data(args.data, args) if args.data else None
     given = () if data is None else (data.inputs, data.labels())
@@ -163,10 +166,12 @@ def inspect(args: argparse.Namespace) -> None:
     print_table([["array", "type", "shape", "bytes"], *arrays])
 
 
-def _value(params: dict[str, Any], path: str) -> Any:
+def _value(params: dict[str, Any], path: str) -> str:
+    """Return a parameter as JSON, cut where it is long."""
     for part in path.split("."):
         params = params[part]
-    return params
+    text = json.dumps(params)
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def data_stats(args: argparse.Namespace) -> None:

@@ -121,11 +121,10 @@ class Ensemble(Model):
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Make an object from what `to_dict` gave."""
-        given = values.get("models", ())
-        if not all(isinstance(entry, dict) and {"kind", "params"} <= set(entry) for entry in given):
-            raise ValueError("each model of an Ensemble needs its kind and its params")
-        models = tuple(model_class(entry["kind"]).from_dict(entry["params"]) for entry in given)
-        return super().from_dict({**values, "models": models})
+        return super().from_dict({**values, "models": _models_of(values.get("models", ()))})
+
+    def _set(self, path: str, value: Any) -> None:
+        super()._set(path, _models_of(value) if path == "models" else value)
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
         parts = [
@@ -154,8 +153,26 @@ class Ensemble(Model):
 
 def _some(models: Sequence[Model]) -> Model:
     if not models:
-        raise ValueError("an Ensemble needs models: Ensemble([XRLinear(), OneVsAll()])")
+        raise ValueError(
+            "an Ensemble needs models: Ensemble([XRLinear(), OneVsAll()]), or in the shell "
+            '--set \'models=["xr-linear", "one-vs-all"]\''
+        )
     return models[0]
+
+
+def _models_of(values: Any) -> tuple[Model, ...]:
+    """Return models from models, from their keys, or from keys with parameters, as files and the shell have them."""
+    models = []
+    for entry in values if isinstance(values, list | tuple) else [values]:
+        if isinstance(entry, Model):
+            models.append(entry)
+        elif isinstance(entry, str):
+            models.append(model_class(entry)())
+        elif isinstance(entry, dict) and isinstance(entry.get("kind"), str) and set(entry) <= {"kind", "params"}:
+            models.append(model_class(entry["kind"]).from_dict(entry.get("params", {})))
+        else:
+            raise ValueError(f"a model of an Ensemble is named by its key, or by kind and params; got {entry!r}")
+    return tuple(models)
 
 
 def _take(inputs: Inputs, rows: LongArray) -> Any:
