@@ -1,6 +1,6 @@
 """A pretrained encoder beside TF-IDF: frozen, and fine-tuned down the label tree; then both together.
 
-    python examples/transformers.py FOLDER
+    python examples/xrtransformer.py FOLDER
 
 FOLDER holds a Hugging Face model (config.json, tokenizer.json, model.safetensors); a name on the hub will do as well.
 Replace `ramify.datasets.load("pydoc")` by `ramify.read("train.jsonl")` and the rest stays.
