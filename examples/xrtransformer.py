@@ -20,10 +20,10 @@ def main(model: str) -> None:
 
     # Frozen: every text is read once, and the vectors are kept for the next training.
     frozen = ramify.XRTransformer(encoder=ramify.TransformerEncoder(model, frozen=True, max_len=32))
-    # Fine-tuned: a small budget of points for each level of the tree, so that this takes minutes.
+    # Fine-tuned: a small budget of points for each level of the tree. This is the part that takes many minutes on a processor.
     tuned = ramify.XRTransformer(
         encoder=ramify.TransformerEncoder(model, max_len=32),
-        training=TrainingConfig(examples=2000, batch_size=64, dropout=0.1, rate=0.002),
+        training=TrainingConfig(examples=1000, batch_size=64, dropout=0.1, rate=0.002),
     )
     trained = []
     for name, candidate in {"words alone": ramify.XRLinear(), "frozen": frozen, "fine-tuned": tuned}.items():

@@ -98,6 +98,7 @@ class XRTransformer(EncodedModel, XRLinear):
         counts = tree.project(Y)  # labels of each point below each node of a level (n × nodes)
         levels = self._matched_levels(tree)
         proposed: Csr | None = None
+        vectors = encoder.encode(points, threads)
         for t in levels:
             children, targets = tree.levels[t], counts[t]
             M = _everywhere(len(points)) if t == 0 else mining.teacher(counts[t - 1])
@@ -105,7 +106,7 @@ class XRTransformer(EncodedModel, XRLinear):
                 M = mining.union(M, proposed)
             truth = targets.copy()
             truth.data[:] = 1.0
-            head = _bootstrap(encoder.encode(points.take(rows), threads), targets[rows], M[rows], children, threads)
+            head = _bootstrap(vectors[rows], targets[rows], M[rows], children, threads)
             learner = EncoderWithHead(
                 encoder,
                 head,
@@ -127,7 +128,8 @@ class XRTransformer(EncodedModel, XRLinear):
                 checkpoint=None if self.checkpoints is None else Path(self.checkpoints) / f"level-{t}",
             )
             if t != levels[-1]:
-                found, _ = head.search(encoder.encode(points, threads), self.matcher_width, threads)
+                vectors = encoder.encode(points, threads)
+                found, _ = head.search(vectors, self.matcher_width, threads)
                 proposed = mining.matcher(found, targets.shape[1])
         return encoder
 
