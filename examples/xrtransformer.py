@@ -20,7 +20,7 @@ def main(model: str) -> None:
 
     # Frozen: every text is read once, and the vectors are kept for the next training.
     frozen = ramify.XRTransformer(encoder=ramify.TransformerEncoder(model, frozen=True, max_len=32))
-    # Fine-tuned: a small budget of points for each level of the tree. This is the part that takes many minutes on a processor.
+    # Fine-tuned: a small budget of points for each level of the tree. This takes many minutes on a processor.
     tuned = ramify.XRTransformer(
         encoder=ramify.TransformerEncoder(model, max_len=32),
         training=TrainingConfig(examples=1000, batch_size=64, dropout=0.1, rate=0.002),
