@@ -52,7 +52,7 @@ public:
     // Turns raw scores of the sparse features into log scores and calls found(first node, log scores, n) for the children in
     // each piece. room(width) is the distance from one piece's scores to the next one's.
     template <class Room, class Found>
-    static void finish(const BeamLevel& level, const std::vector<Node>& parents, float* sums, const float* dense, Room&& room, Found&& found) {
+    static void finish(const BeamLevel& level, bool are_labels, const std::vector<Node>& parents, float* sums, const float* dense, Room&& room, Found&& found) {
         for (const Node& parent : parents) {
             const auto p = static_cast<std::size_t>(parent.id);
             for (std::int32_t piece = level.first_piece[p]; piece < level.first_piece[p + 1]; ++piece) {
@@ -60,7 +60,7 @@ public:
                 const std::int64_t n = level.pieces[static_cast<std::size_t>(piece) + 1] - first;
                 if (level.n_dense > 0)
                     for (std::int64_t j = 0; j < n; ++j) sums[j] += hot().dot(level.dense + (first + j) * level.n_dense, dense, level.n_dense);
-                combine(level, parent.score, sums, n);
+                combine(level, are_labels, parent.score, sums, n);
                 found(first, sums, n);
                 sums += room(n);
             }
@@ -76,7 +76,7 @@ public:
         best_.start(last ? wanted.k : wanted.beam_size);
         if (to_labels && model.repeats) {
             all_.clear();
-            finish(level, parents, sums, dense, room, [&](std::int64_t first, const float* scores, std::int64_t n) {
+            finish(level, to_labels, parents, sums, dense, room, [&](std::int64_t first, const float* scores, std::int64_t n) {
                 for (std::int64_t j = 0; j < n; ++j) all_.push_back({scores[j], model.labels[first + j]});
             });
             // The best place of each label, then the best labels.
@@ -85,7 +85,7 @@ public:
             for (const Scored& item : all_) best_.add(item);
         } else {
             const bool named = to_labels && model.labels != nullptr;
-            finish(level, parents, sums, dense, room, [&](std::int64_t first, const float* scores, std::int64_t n) {
+            finish(level, to_labels, parents, sums, dense, room, [&](std::int64_t first, const float* scores, std::int64_t n) {
                 for_each_over(scores, n, [&](std::int64_t j) {
                     best_.add({scores[j], named ? model.labels[first + j] : static_cast<std::int32_t>(first + j)});
                 });
@@ -115,7 +115,7 @@ private:
         }
     }
 
-    static void combine(const BeamLevel& level, float parent, float* sums, std::int64_t n) {
+    static void combine(const BeamLevel& level, bool are_labels, float parent, float* sums, std::int64_t n) {
         if (level.transform == Transform::noop) return;
         if (level.transform == Transform::sigmoid) {
             for (std::int64_t j = 0; j < n; ++j) {
@@ -127,7 +127,7 @@ private:
         auto hinge = [&](auto power) {
             for (std::int64_t j = 0; j < n; ++j) {
                 const float short_by = std::max(0.0f, 1.0f - sums[j]);
-                sums[j] = parent - power(short_by) + bonus_of(sums[j]);
+                sums[j] = parent - power(short_by) + bonus_of(sums[j], are_labels);
             }
         };
         if (level.power == 1.0f) hinge([](float x) { return x; });
@@ -371,7 +371,7 @@ void score_selected(const BeamModel& model, const QueryRows<Index>& queries, con
                 if (needed[t].empty()) break;
                 auto next = needed[t].begin();
                 float* sums = s.score(model.levels[t], s.nodes, features, values, n_features);
-                Searcher::finish(model.levels[t], s.nodes, sums, queries.dense + row * model.levels[t].n_dense, single_room,
+                Searcher::finish(model.levels[t], t + 1 == n_levels, s.nodes, sums, queries.dense + row * model.levels[t].n_dense, single_room,
                                  [&](std::int64_t first, const float* found, std::int64_t n) {
                                      for (; next != needed[t].end() && next->id < first + n; ++next) next->score = found[next->id - first];
                                  });

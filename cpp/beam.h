@@ -13,12 +13,12 @@
 
 namespace ramify {
 
-// A margin over 1 would tie with every other; a bonus too small to matter otherwise puts the wider one first. From 2 on they
-// tie all the same, since how far behind it a margin lies says little, but for those that nothing speaks against.
-constexpr float margin_bonus = 1e-5f, certain_margin = 40.0f;
-inline float bonus_of(float score) {
+// A margin over 1 would tie with every other; a bonus too small to matter otherwise puts the wider one first. Inner nodes
+// share theirs with everything below, where it would drown what the labels say: it ends at a margin of 2.
+constexpr float margin_bonus = 1e-5f;
+inline float bonus_of(float score, bool is_label) {
     const float over = score - 1.0f;
-    return margin_bonus * (over >= 0.5f * certain_margin ? 2.0f : over > 1.0f ? 1.0f : over > 0.0f ? over : 0.0f);
+    return over <= 0.0f ? 0.0f : margin_bonus * (is_label || over < 1.0f ? over : 1.0f);
 }
 
 // What becomes of a raw score v. noop: v itself, whatever the parents said; sigmoid: log σ(v) plus the parent's; hinge:

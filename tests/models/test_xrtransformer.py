@@ -154,7 +154,9 @@ def test_from_the_shell(tiny, tmp_path, capsys):
     options = [option for setting in settings for option in ("--set", setting)]
     assert main(["train", "xr-transformer", data, "--out", model, "--quiet", *options]) == 0
     assert main(["inspect", model]) == 0
-    assert "encoder.frozen" in capsys.readouterr().out
+    values = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line.count(" "))
+    assert values["encoder.frozen"].strip() == "true"
+    assert values["encoder.model"].strip().strip('"').startswith("/")
     assert main(["evaluate", model, data]) == 0
     together = str(tmp_path / "together")
     keys = '["popular", {kind = "xr-linear", params = {n_trees = 2}}]'

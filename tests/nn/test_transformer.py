@@ -122,14 +122,16 @@ def test_frozen_minilm_beats_words_that_were_never_seen(minilm):
     assert [row[0][0] for row in found] == list(wanted.values())
 
 
-def trained(tiny, rows_at_once, dropout=0.0, steps=4):
-    encoder = Transformer.open(TransformerEncoder(tiny, rows_at_once=rows_at_once, precision="float32"))
-    for module in encoder.module.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = dropout
+def trained(tiny, rows_at_once, dropout=0.0, steps=4, device="cpu"):
+    config = TransformerEncoder(tiny, rows_at_once=rows_at_once, precision="float32", device=device)
+    encoder = Transformer.open(config)
+    for copy in encoder._copies:
+        for module in copy.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = dropout
     points = Points(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokens(texts_and_labels(24)[0]))
     goal = np.random.default_rng(0).standard_normal((24, 16)).astype(np.float32)
-    torch.manual_seed(5)
+    encoder.begin(5)
     losses = []
     for number in range(1, steps + 1):
         vectors, tape = encoder.forward(points, 1)
@@ -152,18 +154,44 @@ def test_the_second_pass_of_a_cut_batch_drops_what_the_first_dropped(tiny):
     encoder, _ = trained(tiny, 7, dropout=0.5, steps=1)
     points = Points(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokens(texts_and_labels(24)[0]))
     vectors, tape = encoder.forward(points, 1)
-    for i, (tokens, state) in enumerate(tape):
-        torch.set_rng_state(state)
+    before = torch.get_rng_state()
+    for part in tape:
         with torch.no_grad():
-            again = encoder._of_length(encoder._pooled(tokens)).numpy()
-        assert np.array_equal(again, vectors[7 * i : 7 * i + 7])
+            again = encoder._of_part(part).numpy()
+        assert np.array_equal(again, vectors[part.start : part.start + 7])
+    assert torch.equal(torch.get_rng_state(), before)  # the user's own random numbers stay
+    assert not np.array_equal(encoder.forward(points, 1)[0], vectors)
+
+
+def test_several_devices_learn_what_one_learns(tiny):
+    """The parts of a batch are shared out among copies of the model, here both on the processor."""
+    one, losses = trained(tiny, 7, dropout=0.2)
+    two, again = trained(tiny, 7, dropout=0.2, device="cpu,cpu")
+    assert losses == pytest.approx(again, rel=1e-4)
+    for name, array in one.arrays().items():
+        assert two.arrays()[name] == pytest.approx(array, abs=2e-4), name
+    first, second = (copy.state_dict() for copy in two._copies)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    tokens = one.tokens(texts_and_labels(24)[0])
+    assert two.encode_tokens(tokens, 1) == pytest.approx(one.encode_tokens(tokens, 1), abs=2e-3)
+
+
+def test_vectors_of_the_same_texts_are_remembered_until_the_encoder_learns(tiny):
+    encoder, _ = trained(tiny, 100)
+    tokens = encoder.tokens(texts_and_labels(24)[0])
+    vectors = encoder.encode_tokens(tokens, 1)
+    assert encoder.encode_tokens(encoder.tokens(texts_and_labels(24)[0]), 1) is vectors
+    assert encoder.encode_tokens(encoder.tokens(["w1"]), 1).shape == (1, 16)
+    points = Points(Mixed.of(np.zeros((24, 1), np.float32)), tokens)
+    vectors, tape = encoder.encode_tokens(tokens, 1), encoder.forward(points, 1)[1]
+    encoder.backward(tape, np.ones((24, 16), np.float32), Adam(0.1, 1), 1)
+    assert not np.allclose(encoder.encode_tokens(tokens, 1), vectors)
 
 
 def test_a_training_that_was_killed_ends_with_the_same_bits(tiny, tmp_path):
     config = TrainingConfig(epochs=3, batch_size=16, min_steps=1, patience=6)
 
     def learner():
-        torch.manual_seed(1)
         encoder = Transformer.open(TransformerEncoder(tiny))
         head, points, Y = problem(width=16)
         points = Points(points.features, encoder.tokens(texts_and_labels(100)[0]))
@@ -197,6 +225,11 @@ def test_refuses_in_words(tiny, tmp_path):
         TransformerEncoder()
     with pytest.raises(DataError, match="reads texts"):
         Elias(encoder=TransformerEncoder(tiny)).fit(np.eye(4), [[0], [1], [0], [1]])
+    for device, what in (("nowhere", "none that torch knows"), ("cuda:0,cuda:1", "finds no GPU")):
+        if device != "nowhere" and torch.cuda.is_available():
+            continue
+        with pytest.raises(ValueError, match=what):
+            Transformer.open(TransformerEncoder(tiny, device=device))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="cannot open the model"):
         Transformer.open(TransformerEncoder(str(tmp_path / "empty")))

@@ -107,8 +107,10 @@ def test_a_narrow_beam_follows_the_best(kind):
             parents = np.concatenate(
                 [np.full(borders[n + 1] - borders[n], g) for n, g in zip(nodes, above, strict=True)]
             )
-            found = model.transforms[t].log_score(W[children, :-1] @ dense[row] + 0.5 * W[children, -1], parents)
-            if t == model.tree.depth - 1:
+            last = t == model.tree.depth - 1
+            raw = W[children, :-1] @ dense[row] + 0.5 * W[children, -1]
+            found = model.transforms[t].log_score(raw, parents, are_labels=last)
+            if last:
                 best = {}
                 for label, score in zip(model.tree.labels[children], found, strict=True):
                     best[label] = max(best.get(label, -np.inf), score)
@@ -180,6 +182,28 @@ def test_far_away_labels_do_not_tie():
     ids, scores = model.search(sparse.csr_matrix(np.ones((1, 1), np.float32)), 4, 1)
     assert ids.tolist() == [[3, 0, 1, 2]]
     assert len(set(scores[0])) == 4
+
+
+@pytest.mark.parametrize("n", [5, 300])  # row by row, and piece by piece
+def test_wide_margins_of_labels_keep_their_order_and_those_of_clusters_do_not_drown_it(n):
+    """However the labels are numbered."""
+    transform = Transform.parse("l4-norm")
+    margins = np.array([2.1, 9, 2.2, 1.5, 0.5, 44, 4, 3], np.float32)
+    for order in (np.arange(8), np.random.default_rng(0).permutation(8)):
+        tree = LabelTree.from_chain([sparse.csr_matrix(np.eye(2)[order % 2])])
+        above = sparse.csr_matrix(np.array([[2, 0], [30, 0]], np.float32))  # both clusters certain, one much more so
+        leaves = np.zeros((8, 2), np.float32)
+        leaves[:, 0] = margins[order][tree.labels]
+        levels = [
+            PackedLevel.pack(W, borders, 1, 1.0)
+            for W, borders in zip((above, sparse.csr_matrix(leaves)), tree.levels, strict=True)
+        ]
+        model = LinearTree(tree, levels, [transform] * 2, 1)
+        ids, scores = model.search(sparse.csr_matrix(np.ones((n, 1), np.float32)), 8, 2)
+        assert order[ids].tolist() == [np.argsort(-margins).tolist()] * n
+        parent = transform.log_score(np.float32(30), are_labels=False)
+        expected = transform.log_score(margins, parent)[order[ids[0]]]
+        assert np.allclose(scores[0], expected, rtol=0.02, atol=1e-6)
 
 
 def test_batches_of_any_size_and_shape():

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from threadpoolctl import threadpool_limits
 
 MAX_THREADS = 4096
 
@@ -23,3 +27,10 @@ def resolve_threads(threads: int | None = None) -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@contextmanager
+def blas_threads(n: int) -> Iterator[None]:
+    """Let NumPy's matrix products use n threads: those that wait for the next one take time from native work."""
+    with threadpool_limits(n, user_api="blas"):
+        yield

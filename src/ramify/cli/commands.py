@@ -150,7 +150,7 @@ def inspect(args: argparse.Namespace) -> None:
     print_table(
         [
             ["parameter", "value"],
-            *([p.path, json.dumps(_value(store.params, p.path))] for p in type(model).describe(defaults=model)),
+            *([p.path, _value(store.params, p.path)] for p in type(model).describe(defaults=model)),
         ]
     )
     data = read_data(args.data, args) if args.data else None

@@ -53,6 +53,7 @@ class NeuralOneVsAll(EncodedModel):
             seed=self.seed + 2,
             verbose=self.verbose,
             checkpoint=self.checkpoints,
+            product_threads=threads,  # there is little else to do
         )
         if self.checkpoints is not None:
             remove_checkpoint(self.checkpoints)

@@ -16,6 +16,7 @@ import numpy as np
 from ramify.base.config import Config, param
 from ramify.base.errors import ModelFormatError
 from ramify.base.progress import progress
+from ramify.base.threads import blas_threads
 from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.nn.tables import Arrays
@@ -38,6 +39,7 @@ class TrainingConfig(Config):
     warm_up: float = param(0.1, "share of the steps over which the rates rise", low=0, high=1)
     weight_decay: float = param(0.01, "how fast weights shrink, times the learning rate", low=0)
     dropout: float = param(0.3, "share of the encoder's numbers that a step leaves out", low=0, high=0.95)
+    word_dropout: float = param(0.0, "share of a text's words that a step of a BagEncoder leaves out", low=0, high=0.95)
     clip: float | None = param(
         10.0, "longest gradient of the encoder, in lengths of the usual one; None: no limit", above=0
     )
@@ -169,6 +171,7 @@ def train(
     seed: int,
     verbose: int,
     checkpoint: str | os.PathLike[str] | None = None,
+    product_threads: int = 1,
 ) -> list[tuple[float, float]]:
     """Train on the given rows until validation has not risen for some passes, and leave the learner in its best state.
 
@@ -176,6 +179,7 @@ def train(
     ----------
     checkpoint : folder that is written after each pass; if it is there already, training goes on from it and ends with
         the same bits as if it had not been interrupted
+    product_threads : threads of NumPy's matrix products; small ones are faster, and always the same, on one
 
     Returns
     -------
@@ -197,7 +201,7 @@ def train(
     if now is None:
         now = _Progress(np.random.default_rng(seed), history=[])
     assert now.history is not None
-    with progress(title, n_steps, verbose) as advance:
+    with blas_threads(product_threads), progress(title, n_steps, verbose) as advance:
         advance(now.number)
         while now.epoch < epochs and not now.done:
             losses = []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +18,15 @@ from ramify.base.progress import progress
 from ramify.base.types import AnyArray, FloatArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
+from ramify.nn.cache import cache_folder, digest_of, write_array
 from ramify.nn.encoder import START_LENGTH
 from ramify.nn.points import Points, Tokens
 from ramify.nn.tables import Adam, Arrays
 
 TOKENS_AT_ONCE = 4096
 """Tokens that go through the model together where nothing is trained, padding included."""
+REMEMBERED_BYTES = 1 << 26
+"""Vectors of the last call that are remembered at most."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -46,7 +47,7 @@ class TransformerEncoder(Config):
     precision: Literal["auto", "float32", "bfloat16"] = param(
         "auto", "numbers that the model computes with; auto: bfloat16 where the machine has instructions for it"
     )
-    device: str = param("auto", "'cpu', 'cuda', …; auto: a GPU if there is one")
+    device: str = param("auto", "'cpu', 'cuda', several as 'cuda:0,cuda:1'; auto: all GPUs, the processor without one")
     cache: str | None = param(None, "folder for computed vectors and tokens; None: RAMIFY_CACHE, or ~/.cache/ramify")
 
     def check_params(self) -> None:
@@ -56,19 +57,32 @@ class TransformerEncoder(Config):
             raise ValueError("TransformerEncoder needs the folder of a model, or its name on the hub")
 
 
+@dataclass(frozen=True)
+class _Part:
+    """Some texts of a batch: where they are computed, their first row, and the number of their random numbers."""
+
+    tokens: Tokens
+    place: int
+    start: int
+    turn: int
+
+
 class Transformer:
-    """A `TransformerEncoder` with its tokenizer and weights, on its device."""
+    """A `TransformerEncoder` with its tokenizer and weights, on its devices."""
 
     def __init__(self, config: TransformerEncoder, tokenizer: Any, module: Any) -> None:
-        torch = _torch()
         self.config = config
         self.tokenizer = tokenizer
         self.tokenizer.enable_truncation(2 + config.windows * (config.max_len - 2))  # 2: the marks at both ends
         self.tokenizer.no_padding()
-        self.device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+        self.devices = _devices(config.device)
+        self.device = self.devices[0]
         self.module = module.to(self.device).eval()
+        self._copies = [self.module, *(copy.deepcopy(module).to(device).eval() for device in self.devices[1:])]
         self.half = config.precision == "bfloat16" or (config.precision == "auto" and _has_bfloat16(self.device))
         self._optimizer: Any = None
+        self._seed, self._turn = 0, 0  # of the dropout
+        self._last: tuple[str, FloatArray] | None = None
 
     @classmethod
     def open(cls, config: TransformerEncoder) -> Transformer:
@@ -112,14 +126,14 @@ class Transformer:
 
     def cached_tokens(self, texts: list[str]) -> Tokens:
         """Cut texts into tokens once; they lie on disk and are mapped into memory."""
-        key = _digest(self.tokenizer.to_str(), *texts)
-        folder = _cache_folder(self.config)
+        key = digest_of(self.tokenizer.to_str(), *texts)
+        folder = cache_folder(self.config.cache)
         ids = folder / f"tokens-{key}.npy"
         begin = folder / f"tokens-{key}-begin.npy"
         if not (ids.exists() and begin.exists()):
             made = self.tokens(texts)
-            _write_array(begin, made.begin)
-            _write_array(ids, made.ids)
+            write_array(begin, made.begin)
+            write_array(ids, made.ids)
         return Tokens(np.load(begin, mmap_mode="r"), np.load(ids, mmap_mode="r"))
 
     # ---- vectors ----
@@ -131,28 +145,40 @@ class Transformer:
         return self.encode_tokens(points.tokens, threads)
 
     def encode_tokens(self, tokens: Tokens, threads: int, verbose: int = 0) -> FloatArray:
-        """Vectors (n, D), of the length that word vectors start from; texts of like length go together."""
+        """Vectors (n, D), of the length that word vectors start from; texts of like length go together.
+
+        Those of the last call are remembered, unless they are many: whoever measures asks for the same texts again.
+        """
         torch = _torch()
+        if self._last is not None and self._last[0] == tokens.digest():
+            return self._last[1]
         vectors = np.zeros((len(tokens), self.width), np.float32)
         before = torch.get_num_threads()
         torch.set_num_threads(max(1, threads))
+        batches, n = list(_batches_by_length(np.diff(tokens.begin))), len(self.devices)
         try:
             with torch.inference_mode(), progress("vectors of texts", len(tokens), verbose) as advance:
-                for rows in _batches_by_length(np.diff(tokens.begin)):
-                    vectors[rows] = self._pooled(tokens.take(rows)).float().cpu().numpy()
-                    advance(len(rows))
+                for start in range(0, len(batches), n):
+                    group = batches[start : start + n]  # every device has its work before the first is asked for it
+                    pooled = [self._pooled(tokens.take(rows), place) for place, rows in enumerate(group)]
+                    for rows, part in zip(group, pooled, strict=True):
+                        vectors[rows] = part.float().cpu().numpy()
+                        advance(len(rows))
         finally:
             torch.set_num_threads(before)
-        return np.ascontiguousarray(normalize_rows(vectors) * np.float32(START_LENGTH), np.float32)
+        vectors = np.ascontiguousarray(normalize_rows(vectors) * np.float32(START_LENGTH), np.float32)
+        vectors.flags.writeable = False
+        self._last = (tokens.digest(), vectors) if vectors.nbytes <= REMEMBERED_BYTES else None
+        return vectors
 
     def cached_vectors(self, texts: list[str], threads: int, verbose: int) -> FloatArray:
         """Compute vectors (n, D) once; they lie on disk for the next training on the same texts."""
         # How many windows there are stands in the tokenizer, which cuts texts off behind the last.
         settings = json.dumps([self.config.pooling, self.config.max_len, self.half])
-        key = _digest(settings, self.tokenizer.to_str(), self._weights_digest(), *texts)
-        place = _cache_folder(self.config) / f"vectors-{key}.npy"
+        key = digest_of(settings, self.tokenizer.to_str(), self._weights_digest(), *texts)
+        place = cache_folder(self.config.cache) / f"vectors-{key}.npy"
         if not place.exists():
-            _write_array(place, self.encode_tokens(self.tokens(texts), threads, verbose))
+            write_array(place, self.encode_tokens(self.tokens(texts), threads, verbose))
         vectors: FloatArray = np.load(place, mmap_mode="r")
         return vectors
 
@@ -163,23 +189,23 @@ class Transformer:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def _pooled(self, tokens: Tokens) -> Any:
-        """Mean or first token (n, D) as a tensor that gradients flow through."""
-        torch = _torch()
+    def _pooled(self, tokens: Tokens, place: int = 0) -> Any:
+        """Mean or first token (n, D) as a tensor that gradients flow through, on one of the devices."""
+        torch, device = _torch(), self.devices[place]
         tokens, owner = tokens.windows(self.config.max_len)
-        ids, mask = (torch.from_numpy(array).to(self.device) for array in tokens.padded())
-        with torch.autocast(self.device.split(":")[0], torch.bfloat16, enabled=self.half):
-            hidden = self.module(input_ids=ids, attention_mask=mask).last_hidden_state
+        ids, mask = (torch.from_numpy(array).to(device) for array in tokens.padded())
+        with torch.autocast(device.split(":")[0], torch.bfloat16, enabled=self.half):
+            hidden = self._copies[place](input_ids=ids, attention_mask=mask).last_hidden_state
         if self.config.pooling == "cls":
-            sums, weights = hidden[:, 0].float(), torch.ones(len(ids), 1, device=self.device)
+            sums, weights = hidden[:, 0].float(), torch.ones(len(ids), 1, device=device)
         else:
             mask = mask.unsqueeze(-1).to(torch.float32)
             sums, weights = (hidden.float() * mask).sum(1), mask.sum(1).clamp(min=1)
         if len(ids) > owner[-1] + 1:  # some texts have several windows: all that they read counts alike
-            texts = torch.from_numpy(owner).to(self.device)
+            texts = torch.from_numpy(owner).to(device)
             n = int(owner[-1]) + 1
             sums, weights = (
-                torch.zeros(n, part.shape[1], device=self.device).index_add(0, texts, part) for part in (sums, weights)
+                torch.zeros(n, part.shape[1], device=device).index_add(0, texts, part) for part in (sums, weights)
             )
         return sums / weights
 
@@ -188,33 +214,37 @@ class Transformer:
     def begin(self, seed: int) -> None:
         """Get ready for a training of its own: forget moments, and drop out by the seed."""
         self._optimizer = None
-        _torch().manual_seed(seed)
+        self._seed, self._turn = seed, 0
 
     def forward(self, points: Points, threads: int) -> tuple[FloatArray, Any]:
         """Vectors (n, D) of a batch, and what `backward` needs.
 
         No more than `rows_at_once` go through the model together: what they need for the gradients is computed again
-        by `backward`, with the same random numbers, so that memory does not bound the batch.
+        by `backward`, with the same random numbers, so that memory does not bound the batch. The parts of a batch are
+        shared out among the devices; how many there are changes neither the batch nor what is dropped.
         """
-        torch = _torch()
+        torch, n, size = _torch(), len(points), self.config.rows_at_once
         assert points.tokens is not None
         torch.set_num_threads(max(1, threads))
-        self.module.train()
-        n, size = len(points), self.config.rows_at_once
-        if n <= size:
-            vectors = self._of_length(self._pooled(points.tokens))
-            return vectors.detach().cpu().numpy(), vectors
+        for module in self._copies:
+            module.train()
         parts, found = [], []
-        for start in range(0, n, size):
+        for number, start in enumerate(range(0, n, size)):
             tokens = points.tokens.take(np.arange(start, min(n, start + size)))
-            parts.append((tokens, torch.get_rng_state()))
-            with torch.no_grad():
-                found.append(self._of_length(self._pooled(tokens)).cpu().numpy())
-        return np.concatenate(found), parts
+            parts.append(_Part(tokens, number % len(self.devices), start, self._turn))
+            with torch.set_grad_enabled(n <= size):
+                found.append(self._of_part(parts[-1]))
+            self._turn += 1
+        vectors = np.concatenate([part.detach().cpu().numpy() for part in found])
+        return vectors, found[0] if n <= size else parts
 
-    @staticmethod
-    def _of_length(pooled: Any) -> Any:
-        return _torch().nn.functional.normalize(pooled, dim=1) * START_LENGTH
+    def _of_part(self, part: _Part) -> Any:
+        """Vectors of a part of a batch; the same are dropped whenever it is asked for."""
+        torch = _torch()
+        with torch.random.fork_rng([int(d.partition(":")[2] or 0) for d in self.devices if d.startswith("cuda")]):
+            torch.manual_seed(int(np.random.SeedSequence([self._seed, part.turn]).generate_state(1)[0]))
+            pooled = self._pooled(part.tokens, part.place)
+        return torch.nn.functional.normalize(pooled, dim=1) * START_LENGTH
 
     def backward(self, tape: Any, d_vectors: FloatArray, adam: Adam, threads: int) -> None:
         """Learn from the gradients (n, D) of a batch's vectors, by AdamW; offsets and gains do not decay."""
@@ -222,19 +252,33 @@ class Transformer:
         optimizer = self._prepare(adam.weight_decay)
         for group in optimizer.param_groups:
             group["lr"] = adam.rate
-        optimizer.zero_grad(set_to_none=True)
-        gradients = torch.from_numpy(np.ascontiguousarray(d_vectors)).to(self.device)
+        for module in self._copies:
+            module.zero_grad(set_to_none=True)
+        gradients = torch.from_numpy(np.ascontiguousarray(d_vectors))
         if not isinstance(tape, list):
-            tape.backward(gradients)
+            tape.backward(gradients.to(self.device))
         else:
-            after, start = torch.get_rng_state(), 0
-            for tokens, random in tape:
-                torch.set_rng_state(random)
-                self._of_length(self._pooled(tokens)).backward(gradients[start : start + len(tokens)])
-                start += len(tokens)
-            torch.set_rng_state(after)
+            for part in tape:
+                own = gradients[part.start : part.start + len(part.tokens)]
+                self._of_part(part).backward(own.to(self.devices[part.place]))
+        for module in self._copies[1:]:
+            for mine, other in zip(self.module.parameters(), module.parameters(), strict=True):
+                if other.grad is not None:
+                    theirs = other.grad.to(self.device)
+                    mine.grad = theirs if mine.grad is None else mine.grad + theirs
         optimizer.step()
-        self.module.eval()
+        self._changed()
+        for module in self._copies:
+            module.eval()
+
+    def _changed(self) -> None:
+        """Bring the weights of the first device to the others."""
+        torch = _torch()
+        self._last = None
+        with torch.no_grad():
+            for module in self._copies[1:]:
+                for mine, other in zip(self.module.state_dict().values(), module.state_dict().values(), strict=True):
+                    other.copy_(mine)
 
     def _prepare(self, weight_decay: float) -> Any:
         if self._optimizer is None:
@@ -257,11 +301,11 @@ class Transformer:
         with torch.no_grad():
             for name, tensor in self.module.state_dict().items():
                 tensor.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
+        self._changed()
 
     def moments(self) -> Arrays:
         """What AdamW and the dropout remember."""
-        torch = _torch()
-        found: Arrays = {"random": torch.get_rng_state().numpy()}
+        found: Arrays = {"random": np.array([self._seed, self._turn])}
         if self._optimizer is not None:
             for i, entry in self._optimizer.state_dict()["state"].items():
                 found |= {f"{i}.{name}": value.detach().cpu().numpy() for name, value in entry.items()}
@@ -271,7 +315,7 @@ class Transformer:
     def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
         """Go on from what `moments` gave."""
         torch = _torch()
-        torch.set_rng_state(torch.from_numpy(np.array(moments["random"])))
+        self._seed, self._turn = map(int, moments["random"])
         if "weight_decay" not in moments:
             return
         optimizer = self._prepare(float(moments["weight_decay"][0]))
@@ -338,6 +382,21 @@ def _torch() -> Any:
     return torch
 
 
+def _devices(wish: str) -> list[str]:
+    """Return the devices that a wish names, the first for all that is not shared out."""
+    torch = _torch()
+    if wish == "auto":
+        return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
+    devices = [name.strip() for name in wish.split(",")]
+    try:
+        kinds = {torch.device(name).type for name in devices}
+    except RuntimeError as error:
+        raise ValueError(f"device {wish!r} is none that torch knows: {str(error).splitlines()[0]}") from error
+    if "cuda" in kinds and not torch.cuda.is_available():
+        raise ValueError(f"device is {wish!r}, but torch finds no GPU; 'auto' takes one where there is one")
+    return devices
+
+
 def _has_bfloat16(device: str) -> bool:
     torch = _torch()
     if device.startswith("cuda"):
@@ -355,25 +414,3 @@ def _batches_by_length(lengths: LongArray) -> Iterator[LongArray]:
         count = max(1, TOKENS_AT_ONCE // max(1, int(lengths[order[start]])))
         yield order[start : start + count]
         start += count
-
-
-def _digest(*parts: str) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
-    return digest.hexdigest()
-
-
-def _cache_folder(config: TransformerEncoder) -> Path:
-    folder = Path(config.cache or os.environ.get("RAMIFY_CACHE") or "~/.cache/ramify").expanduser()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _write_array(place: Path, array: Any) -> None:
-    """Write an array beside its place and move it there: another process sees all of it or nothing."""
-    with tempfile.NamedTemporaryFile(dir=place.parent, suffix=".npy", delete=False) as out:
-        np.save(out, array, allow_pickle=False)
-    Path(out.name).replace(place)

@@ -15,9 +15,12 @@ import numpy as np
 from ramify.base.types import AnyArray
 
 MARGIN_BONUS = 1e-5
-"""Margins over 1 would all tie at a hinge; this much a unit puts the wider one first (as in cpp/beam.h)."""
+"""Margins over 1 would all tie at a hinge; this much a unit puts the wider one first (as in cpp/beam.h).
+
+Inner nodes share theirs with everything below, where it would drown what the labels say: it ends at a margin of 2.
+"""
 CERTAIN_MARGIN = 40.0
-"""What a node that nothing speaks against gets on top: wider margins than 2 tie, but for those of half of this."""
+"""What a label that nothing speaks against gets on top: more than any other has."""
 
 _HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-(hinge|norm)")
 
@@ -65,15 +68,14 @@ class Transform:
             "and so on, also as l3-norm, log-l3-hinge and log-l3-norm"
         )
 
-    def log_score(self, v: Any, parent: Any = 0.0) -> AnyArray:
+    def log_score(self, v: Any, parent: Any = 0.0, *, are_labels: bool = True) -> AnyArray:
         """Return the log score of raw scores v below parents with the given log scores."""
         v = np.asarray(v, np.float32)
         if self.kind == self.NOOP:
             return np.asarray(v)
         if self.kind == self.SIGMOID:
             return np.asarray(parent - np.logaddexp(np.float32(0), -v), np.float32)
-        short, over = np.maximum(np.float32(0), 1 - v), np.clip(v - 1, 0, 1)
-        over = np.where(v - 1 >= CERTAIN_MARGIN / 2, np.float32(2), over)
+        short, over = np.maximum(np.float32(0), 1 - v), np.clip(v - 1, 0, None if are_labels else 1)
         return np.asarray(parent - short ** np.float32(self.power) + MARGIN_BONUS * over, np.float32)
 
     def spread(self, log_scores: AnyArray) -> AnyArray:
