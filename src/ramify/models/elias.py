@@ -50,7 +50,8 @@ class Elias(EncodedModel):
     alpha: float = param(10.0, "factor on the softmax of a cluster, cut at 1; less where there are few clusters", low=1)
     beta: float | None = param(None, "factor on the softmax of an edge, cut at 1; None: labels per cluster", low=1)
     beam_size: int = param(20, "clusters that the search explores", low=1)
-    shortlist: int = param(1000, "labels that get a classifier's score", low=1)
+    shortlist: int = param(2000, "labels that get a classifier's score in a search", low=1)
+    train_shortlist: int = param(1000, "the same in a training step, at most `shortlist`", low=1)
     shortlist_weight: float = param(0.05, "weight of the loss that brings true labels onto the shortlist", low=0)
     first: TrainingConfig = param(factory=lambda: TrainingConfig(epochs=8), doc="training of the first stage")
     second: TrainingConfig = param(
@@ -90,7 +91,7 @@ class Elias(EncodedModel):
             alpha=max(1.0, min(self.alpha, n_clusters / 4)),
             beta=max(1.0, self.beta or n_labels / n_clusters),
             beam_size=min(self.beam_size, n_clusters),
-            shortlist=min(self.shortlist, n_labels),
+            shortlist=min(self.train_shortlist, self.shortlist, n_labels),
             shortlist_weight=self.shortlist_weight,
         )
         rows, judged = hold_out(Y, self.first.validation, seed)
@@ -116,7 +117,7 @@ class Elias(EncodedModel):
         run = EliasRun(points, Y, rows, judged, cluster_of, threads, seed, self.verbose, checkpoint)
         member = run.train(encoder, head, self.first, f"first stage{title}")
         if self.stages == 1:
-            return self._with_ranker(member, run)
+            return self._finished(member, run)
         vectors = member.encoder.encode(points, threads)
         logits = vectors @ member.clusters[0].T + member.clusters[1]
         matched = matched_clusters(logits[rows], options.beam_size, math.log(options.alpha))
@@ -127,7 +128,7 @@ class Elias(EncodedModel):
         first, head = member, self._make_head(member.clusters, edges, member.labels, options)
         member = run.train(first.encoder, head, self.second, f"second stage{title}")
         member.history = first.history + member.history
-        return self._with_ranker(member, run)
+        return self._finished(member, run)
 
     def _make_head(
         self,
@@ -141,18 +142,19 @@ class Elias(EncodedModel):
             return GraphHead(clusters, graph, labels, options)
         return TorchGraphHead(clusters, graph, labels, options, self.transformer_.device)
 
-    def _with_ranker(self, member: EliasMember, run: EliasRun) -> EliasMember:
+    def _finished(self, member: EliasMember, run: EliasRun) -> EliasMember:
+        member.shortlist = min(self.shortlist, run.Y.shape[1])
         if self.ranker is None:
             return member
         vectors = member.encoder.encode(run.points, run.threads)
-        found = member.search_vectors(vectors, min(WIDTH, run.Y.shape[1]), run.threads)
+        width = min(WIDTH, run.Y.shape[1])
         raw = member.reads_vectors
         weight = self.vector_weight if self.vector_weight is not None else 1.0 if raw else 0.1
         member.ranker = fit_ranker(
             run.points.features,
             run.Y,
             member.ranked_vectors(run.points, vectors),
-            found,
+            lambda rows: member.search_vectors(vectors[rows], width, run.threads),
             run.rows,
             run.judged,
             self.linear,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +21,13 @@ from ramify.rank.calibrate import Calibrator, fit_calibrator
 from ramify.rank.linear import LinearConfig, fit_ovr
 from ramify.rank.scores import Transform
 
-WIDTH = 100
+WIDTH = 400
 """Labels of a point that are ranked again."""
+BEST_NEGATIVES, OTHER_NEGATIVES = 50, 50
+"""Labels of a point that the classifiers are trained on: the best found, and some of the others that are ranked again.
+
+With the best alone a classifier never meets most of what it has to rank, and the more is ranked the worse it gets.
+"""
 CALIBRATED_SHARE = 0.3
 """Share of the calibrated score in the last score; the rest is the product of the two."""
 POWERS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
@@ -148,7 +154,7 @@ def fit_ranker(
     X: Mixed,
     Y: Csr,
     vectors: FloatArray,
-    found: tuple[IntArray, FloatArray],
+    search: Callable[[LongArray], tuple[IntArray, FloatArray]],
     rows: LongArray,
     judged: LongArray,
     config: LinearConfig,
@@ -162,17 +168,18 @@ def fit_ranker(
     Parameters
     ----------
     X, Y, vectors : features, labels (n × L) and the model's vectors (n, D) of all points
-    found : ids and log scores (n, WIDTH) that the model gives to each point
+    search : gives the ids and log scores (m, WIDTH) that the model finds for some of the points
     rows, judged : points to train on; points to calibrate and to decide by, half of them each
     vector_weight : length of the vector beside features of length 1
     """
     features = joined(X, vectors, vector_weight)
-    ids, scores = found
-    proposed = _pattern(ids[rows], Y.shape[1])
+    random = np.random.default_rng(seed)
+    chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
+    negatives = np.concatenate([_some(search(chunk)[0], random) for chunk in chunks])
     W = fit_ovr(
         Mixed(features.sparse[rows], features.dense[rows]),
         Y[rows],
-        proposed,
+        _pattern(negatives, Y.shape[1]),
         clusters=np.arange(Y.shape[1] + 1),
         config=config,
         seed=seed,
@@ -184,25 +191,43 @@ def fit_ranker(
         return plain
 
     def part(chosen: LongArray) -> tuple[Mixed, FloatArray, IntArray, FloatArray]:
-        return Mixed(X.sparse[chosen], X.dense[chosen]), vectors[chosen], ids[chosen], scores[chosen]
+        return Mixed(X.sparse[chosen], X.dense[chosen]), vectors[chosen], *search(chosen)
 
-    def judge(ranker: SparseRanker | None, chosen: LongArray) -> float:
-        final = scores[chosen] if ranker is None else ranker.rank(*part(chosen), threads)
-        order = np.argsort(-final, axis=1, kind="stable")[:, :5]
-        best = np.take_along_axis(ids[chosen], order, 1), np.take_along_axis(final, order, 1)
-        k = best[0].shape[1]
-        return float(evaluate(Ranking(*best, Y.shape[1]), Y[chosen], ks=[k])[f"nDCG@{k}"])
+    parts, truths = [part(chosen) for chosen in (judged[::2], judged[1::2])], [Y[judged[::2]], Y[judged[1::2]]]
 
-    first, second = judged[::2], judged[1::2]
-    plain = max((replace(plain, power=power) for power in POWERS), key=lambda ranker: judge(ranker, first))
-    pq, p, q = plain._products(*part(first), threads)
-    there = ids[first] >= 0
-    truth = native.ranking_hits(ids[first], Y[first], threads)
-    pairs = _pair_features(pq, p, q, counts, ids[first])[there.ravel()]
+    def judge(ranker: SparseRanker | None, half: int) -> float:
+        """Precision at the top and recall further down: both are what a ranker is for."""
+        ids, scores = parts[half][2:]
+        final = scores if ranker is None else ranker.rank(*parts[half], threads)
+        order = np.argsort(-final, axis=1, kind="stable")[:, :100]
+        best = np.take_along_axis(ids, order, 1), np.take_along_axis(final, order, 1)
+        near, far = min(5, best[0].shape[1]), best[0].shape[1]
+        found = evaluate(Ranking(*best, Y.shape[1]), truths[half], ks=[near, far])
+        return float(found[f"nDCG@{near}"] + found[f"R@{far}"])
+
+    plain = max((replace(plain, power=power) for power in POWERS), key=lambda ranker: judge(ranker, 0))
+    pq, p, q = plain._products(*parts[0], threads)
+    ids = parts[0][2]
+    there = ids >= 0
+    truth = native.ranking_hits(ids, truths[0], threads)
+    pairs = _pair_features(pq, p, q, counts, ids)[there.ravel()]
     candidates: list[SparseRanker | None] = [None, plain]
     if truth.any():
         candidates.append(replace(plain, calibrator=fit_calibrator(pairs, truth[there], seed=seed)))
-    return max(candidates, key=lambda ranker: judge(ranker, second))
+    return max(candidates, key=lambda ranker: judge(ranker, 1))
+
+
+CHUNK = 16384
+"""Points that are searched for together."""
+
+
+def _some(ids: IntArray, random: np.random.Generator) -> IntArray:
+    """Return the best of found labels (n, k) and a sample of the others."""
+    best, others = ids[:, :BEST_NEGATIVES], ids[:, BEST_NEGATIVES:]
+    if others.shape[1] > OTHER_NEGATIVES:
+        places = np.argpartition(random.random(others.shape, np.float32), OTHER_NEGATIVES, axis=1)
+        others = np.take_along_axis(others, places[:, :OTHER_NEGATIVES], 1)
+    return np.hstack([best, others])
 
 
 def _pattern(ids: IntArray, n_labels: int) -> Csr:
