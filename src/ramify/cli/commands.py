@@ -20,6 +20,7 @@ from ramify.io.store import Store
 from ramify.metrics.report import Evaluation, evaluate
 from ramify.models import load, model_class
 from ramify.models.base import Model
+from ramify.models.encoded import EncodedModel
 
 
 def train(args: argparse.Namespace) -> None:
@@ -164,6 +165,25 @@ def inspect(args: argparse.Namespace) -> None:
         for name, entry in store.files.items()
     ]
     print_table([["array", "type", "shape", "bytes"], *arrays])
+
+
+def export_encoder(args: argparse.Namespace) -> None:
+    """``ramify export-encoder``."""
+    model = load(args.model)
+    model.set_params(threads=args.threads, verbose=0)
+    if not isinstance(model, EncodedModel):
+        raise ValueError(f"{args.model} holds a {model.kind!r} model, which has no encoder")
+    data = read_data(args.data, args) if args.data else None
+    given = () if data is None else (data.inputs, data.labels())
+    figures = model.export_encoder(*given, int8=args.int8, max_loss=args.max_loss)
+    if figures:
+        form = "int8" if args.int8 else "float32"
+        print_table([["P@1 before", f"P@1 by {form}"], [f"{figures['before']:.2f}", f"{figures['after']:.2f}"]])
+        if not figures["kept"]:
+            raise ValueError(f"int8 costs more than {args.max_loss:g} points of P@1; the model stays as it is")
+    model.set_params(threads=None)
+    model.save(args.out or args.model)
+    say(f"onnxruntime computes the vectors of {args.out or args.model}")
 
 
 def _value(params: dict[str, Any], path: str) -> str:

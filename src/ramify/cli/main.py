@@ -66,7 +66,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ramify {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (_add_train, _add_predict, _add_evaluate, _add_inspect, _add_data):
+    for add in (_add_train, _add_predict, _add_evaluate, _add_inspect, _add_export_encoder, _add_data):
         add(commands)
     return parser
 
@@ -147,6 +147,25 @@ def _add_inspect(parent: Any) -> None:
     sub.add_argument("--plots", metavar="DIR", help="draw what was learned, as PNG files in this folder")
     sub.add_argument("--verify", action="store_true", help="compare the content of every file with its hash")
     sub.add_argument("--json", action="store_true", help="print JSON")
+    add_data_options(sub)
+
+
+def _add_export_encoder(parent: Any) -> None:
+    from ramify.cli.commands import export_encoder
+    from ramify.cli.options import add_data_options
+
+    words = "Let onnxruntime compute a model's vectors of texts."
+    sub = _command(parent, "export-encoder", words, export_encoder)
+    sub.add_argument("model", metavar="DIR", help="a saved model with a transformer")
+    sub.add_argument("--out", metavar="DIR", help="save it there (default: in its place)")
+    sub.add_argument("--data", metavar="FILE", help="measure P@1 before and after on these data")
+    sub.add_argument(
+        "--int8", action="store_true", help="compute with whole numbers: faster, less precise; needs --data"
+    )
+    sub.add_argument(
+        "--max-loss", type=float, default=0.5, metavar="POINTS", help="P@1 that int8 may cost to be kept (default: 0.5)"
+    )
+    _add_threads(sub)
     add_data_options(sub)
 
 

@@ -31,6 +31,7 @@ from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached, start_label
 from ramify.nn.points import Points
 from ramify.nn.torch_graph import TorchGraphHead
 from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint
+from ramify.nn.transformer import Transformer
 from ramify.rank.linear import LinearConfig, ranking_config
 
 
@@ -177,6 +178,10 @@ class Elias(EncodedModel):
                 np.stack([ids for ids, _ in found]), np.stack([scores for _, scores in found]), k, threads
             )
         return ids, np.where(ids >= 0, np.exp(scores), -np.inf).astype(np.float32)
+
+    def _transformers(self) -> list[Transformer]:
+        trained = [member.encoder for member in self.members_ if isinstance(member.encoder, Transformer)]
+        return trained or super()._transformers()
 
     # ---- looking at what was learned ----
 

@@ -14,6 +14,7 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
+from ramify.metrics.report import evaluate
 from ramify.models.features import FeatureModel
 from ramify.nn.encoder import Bag, BagEncoder
 from ramify.nn.points import Points, texts_of
@@ -57,6 +58,46 @@ class EncodedModel(FeatureModel):
             return Bag.start(points.features, Y, None, seed=seed, threads=threads)
         assert self.transformer_ is not None
         return self.transformer_.snapshot()
+
+    def export_encoder(
+        self, X: Any = None, y: Any = None, *, int8: bool = False, max_loss: float = 0.5
+    ) -> dict[str, float]:
+        """Let onnxruntime compute the vectors of texts from now on, also after the model was saved.
+
+        Its vectors are those of torch within 1e-3. With int8 the products are computed with whole numbers, which is
+        faster and costs some precision: it is measured on X with labels y, and kept if it is no more than `max_loss`
+        points of P@1. Where onnxruntime is not installed, torch computes them as before.
+
+        Returns
+        -------
+        figures : P@1 in percent before and after, and whether the graph is kept; nothing without data
+        """
+        self._check_fitted()
+        encoders = self._transformers()
+        if not encoders:
+            raise ValueError("the model has no transformer; there is nothing to export")
+        if int8 and X is None:
+            raise ValueError("int8 costs precision: give texts X and their labels y to measure how much")
+        graphs, figures = [encoder.onnx for encoder in encoders], {}
+
+        def first() -> float:
+            return float(evaluate(self.predict_topk(X, 1), y, ks=[1])["P@1"])
+
+        if X is not None:
+            figures["before"] = first()
+        for encoder in encoders:
+            encoder.to_onnx(int8=int8)
+        if X is not None:
+            figures["after"] = first()
+            figures["kept"] = float(not int8 or figures["before"] - figures["after"] <= max_loss)
+            if not figures["kept"]:
+                for encoder, graph in zip(encoders, graphs, strict=True):
+                    encoder.use_onnx(graph)
+        return figures
+
+    def _transformers(self) -> list[Transformer]:
+        """Return the transformers that compute the vectors of new texts."""
+        return [] if self.transformer_ is None else [self.transformer_]
 
     # ---- files ----
 

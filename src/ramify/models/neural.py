@@ -21,6 +21,7 @@ from ramify.nn.all_labels import AllLabels
 from ramify.nn.graph import start_labels
 from ramify.nn.learner import EncoderWithHead
 from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint, train
+from ramify.nn.transformer import Transformer
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,6 +74,10 @@ class NeuralOneVsAll(EncodedModel):
         points = self._make_points(inputs)
         ids, scores = self.member_.search(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
         return ids, np.where(ids >= 0, np.exp(scores), -np.inf).astype(np.float32)
+
+    def _transformers(self) -> list[Transformer]:
+        encoder = self.member_.encoder
+        return [encoder] if isinstance(encoder, Transformer) else super()._transformers()
 
     # ---- files ----
 

@@ -20,11 +20,15 @@ from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
 from ramify.nn.cache import cache_folder, digest_of, write_array
 from ramify.nn.encoder import START_LENGTH
+from ramify.nn.onnx import OnnxGraph, export, is_installed, pooling_module
 from ramify.nn.points import Points, Tokens
 from ramify.nn.tables import Adam, Arrays
+from ramify.nn.torch_devices import find_devices, has_bfloat16, need_torch
 
 TOKENS_AT_ONCE = 4096
 """Tokens that go through the model together where nothing is trained, padding included."""
+ONNX_TOLERANCE = 1e-3
+"""How far a graph's vectors of length 1 may be from the model's."""
 REMEMBERED_BYTES = 1 << 26
 """Vectors of the last call that are remembered at most."""
 
@@ -75,11 +79,13 @@ class Transformer:
         self.tokenizer = tokenizer
         self.tokenizer.enable_truncation(2 + config.windows * (config.max_len - 2))  # 2: the marks at both ends
         self.tokenizer.no_padding()
-        self.devices = _devices(config.device)
+        self.devices = find_devices(config.device)
         self.device = self.devices[0]
         self.module = module.to(self.device).eval()
         self._copies = [self.module, *(copy.deepcopy(module).to(device).eval() for device in self.devices[1:])]
-        self.half = config.precision == "bfloat16" or (config.precision == "auto" and _has_bfloat16(self.device))
+        self._pooling = [pooling_module(module, config.pooling) for module in self._copies]
+        self.onnx: OnnxGraph | None = None  # computes vectors in place of torch, until the weights change
+        self.half = config.precision == "bfloat16" or (config.precision == "auto" and has_bfloat16(self.device))
         self._optimizer: Any = None
         self._seed, self._turn = 0, 0  # of the dropout
         self._last: tuple[str, FloatArray] | None = None
@@ -87,7 +93,7 @@ class Transformer:
     @classmethod
     def open(cls, config: TransformerEncoder) -> Transformer:
         """Read tokenizer and weights; the hub is asked only where there is no such folder."""
-        _torch()
+        need_torch()
         from transformers import AutoModel, AutoTokenizer
         from transformers.utils import logging
 
@@ -149,7 +155,7 @@ class Transformer:
 
         Those of the last call are remembered, unless they are many: whoever measures asks for the same texts again.
         """
-        torch = _torch()
+        torch = need_torch()
         if self._last is not None and self._last[0] == tokens.digest():
             return self._last[1]
         vectors = np.zeros((len(tokens), self.width), np.float32)
@@ -160,7 +166,7 @@ class Transformer:
             with torch.inference_mode(), progress("vectors of texts", len(tokens), verbose) as advance:
                 for start in range(0, len(batches), n):
                     group = batches[start : start + n]  # every device has its work before the first is asked for it
-                    pooled = [self._pooled(tokens.take(rows), place) for place, rows in enumerate(group)]
+                    pooled = [self._vectors(tokens.take(rows), place, threads) for place, rows in enumerate(group)]
                     for rows, part in zip(group, pooled, strict=True):
                         vectors[rows] = part.float().cpu().numpy()
                         advance(len(rows))
@@ -189,25 +195,41 @@ class Transformer:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
+    def _vectors(self, tokens: Tokens, place: int, threads: int) -> Any:
+        """Mean or first token (n, D) as a tensor, by onnxruntime where there is a graph."""
+        if self.onnx is None:
+            return self._pooled(tokens, place)
+        tokens, owner = tokens.windows(self.config.max_len)
+        sums, weights = (need_torch().from_numpy(part) for part in self.onnx(*tokens.padded(), max(1, threads)))
+        return _of_texts(sums, weights, owner)
+
     def _pooled(self, tokens: Tokens, place: int = 0) -> Any:
         """Mean or first token (n, D) as a tensor that gradients flow through, on one of the devices."""
-        torch, device = _torch(), self.devices[place]
+        torch, device = need_torch(), self.devices[place]
         tokens, owner = tokens.windows(self.config.max_len)
         ids, mask = (torch.from_numpy(array).to(device) for array in tokens.padded())
         with torch.autocast(device.split(":")[0], torch.bfloat16, enabled=self.half):
-            hidden = self._copies[place](input_ids=ids, attention_mask=mask).last_hidden_state
-        if self.config.pooling == "cls":
-            sums, weights = hidden[:, 0].float(), torch.ones(len(ids), 1, device=device)
-        else:
-            mask = mask.unsqueeze(-1).to(torch.float32)
-            sums, weights = (hidden.float() * mask).sum(1), mask.sum(1).clamp(min=1)
-        if len(ids) > owner[-1] + 1:  # some texts have several windows: all that they read counts alike
-            texts = torch.from_numpy(owner).to(device)
-            n = int(owner[-1]) + 1
-            sums, weights = (
-                torch.zeros(n, part.shape[1], device=device).index_add(0, texts, part) for part in (sums, weights)
-            )
-        return sums / weights
+            sums, weights = self._pooling[place](ids, mask)
+        return _of_texts(sums, weights, owner)
+
+    def to_onnx(self, *, int8: bool = False) -> None:
+        """Compute vectors by onnxruntime from now on; int8: faster, and a little off."""
+        if self.device != "cpu":
+            raise ValueError(f"the encoder runs on {self.device}; onnxruntime serves it on a processor: device='cpu'")
+        graph = OnnxGraph(export(self.module, self.config.pooling, int8=int8), int8=int8)
+        tokens = Tokens.of([[i % 50 for i in range(n)] for n in (3, 9, self.config.max_len)])
+        before, vectors = self.onnx, []
+        for way in (None, graph):
+            self.use_onnx(way)
+            vectors.append(self.encode_tokens(tokens, 1) / START_LENGTH)
+        apart = float(np.abs(vectors[0] - vectors[1]).max())
+        if not int8 and apart > ONNX_TOLERANCE:
+            self.use_onnx(before)
+            raise DataError(f"onnxruntime's vectors are {apart:.1e} away from torch's; the encoder stays as it is")
+
+    def use_onnx(self, graph: OnnxGraph | None) -> None:
+        """Compute vectors by a graph; None: by torch."""
+        self.onnx, self._last = graph, None
 
     # ---- training ----
 
@@ -223,7 +245,7 @@ class Transformer:
         by `backward`, with the same random numbers, so that memory does not bound the batch. The parts of a batch are
         shared out among the devices; how many there are changes neither the batch nor what is dropped.
         """
-        torch, n, size = _torch(), len(points), self.config.rows_at_once
+        torch, n, size = need_torch(), len(points), self.config.rows_at_once
         assert points.tokens is not None
         torch.set_num_threads(max(1, threads))
         for module in self._copies:
@@ -240,7 +262,7 @@ class Transformer:
 
     def _of_part(self, part: _Part) -> Any:
         """Vectors of a part of a batch; the same are dropped whenever it is asked for."""
-        torch = _torch()
+        torch = need_torch()
         with torch.random.fork_rng([int(d.partition(":")[2] or 0) for d in self.devices if d.startswith("cuda")]):
             torch.manual_seed(int(np.random.SeedSequence([self._seed, part.turn]).generate_state(1)[0]))
             pooled = self._pooled(part.tokens, part.place)
@@ -248,7 +270,7 @@ class Transformer:
 
     def backward(self, tape: Any, d_vectors: FloatArray, adam: Adam, threads: int) -> None:
         """Learn from the gradients (n, D) of a batch's vectors, by AdamW; offsets and gains do not decay."""
-        torch = _torch()
+        torch = need_torch()
         optimizer = self._prepare(adam.weight_decay)
         for group in optimizer.param_groups:
             group["lr"] = adam.rate
@@ -272,9 +294,9 @@ class Transformer:
             module.eval()
 
     def _changed(self) -> None:
-        """Bring the weights of the first device to the others."""
-        torch = _torch()
-        self._last = None
+        """Bring the weights of the first device to the others; what was made of old ones is of no use."""
+        torch = need_torch()
+        self._last, self.onnx = None, None
         with torch.no_grad():
             for module in self._copies[1:]:
                 for mine, other in zip(self.module.state_dict().values(), module.state_dict().values(), strict=True):
@@ -282,7 +304,7 @@ class Transformer:
 
     def _prepare(self, weight_decay: float) -> Any:
         if self._optimizer is None:
-            torch = _torch()
+            torch = need_torch()
             named = [p for _, p in self.module.named_parameters() if p.requires_grad]
             groups = [
                 {"params": [p for p in named if p.ndim > 1], "weight_decay": weight_decay},
@@ -297,7 +319,7 @@ class Transformer:
 
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Take over the values of all weights."""
-        torch = _torch()
+        torch = need_torch()
         with torch.no_grad():
             for name, tensor in self.module.state_dict().items():
                 tensor.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
@@ -314,7 +336,7 @@ class Transformer:
 
     def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
         """Go on from what `moments` gave."""
-        torch = _torch()
+        torch = need_torch()
         self._seed, self._turn = map(int, moments["random"])
         if "weight_decay" not in moments:
             return
@@ -344,14 +366,18 @@ class Transformer:
             writer.array(f"{prefix}{name}", array)
             names.append(name)
         writer.array(f"{prefix}tokenizer", np.frombuffer(self.tokenizer.to_str().encode(), np.uint8))
-        return {"transformer": self.module.config.to_dict(), "weights": names}
+        info = {"transformer": self.module.config.to_dict(), "weights": names, "onnx": None}
+        if self.onnx is not None:
+            writer.array(f"{prefix}onnx", np.frombuffer(self.onnx.graph, np.uint8))
+            info["onnx"] = "int8" if self.onnx.int8 else "float32"
+        return info
 
     @classmethod
     def load_from(cls, store: Store, info: Any, prefix: str, config: TransformerEncoder) -> Transformer:
         """Open what `save_to` wrote; no code comes from the directory, only a known architecture with its weights."""
         if not isinstance(info, dict) or not isinstance(info.get("transformer"), dict):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the encoder")
-        torch = _torch()
+        torch = need_torch()
         from tokenizers import Tokenizer
         from transformers import AutoConfig, AutoModel
 
@@ -368,42 +394,23 @@ class Transformer:
             raise
         except Exception as error:  # the settings are another library's: damage can raise nearly anything
             raise ModelFormatError(f"{store.path}: the encoder is damaged: {error}") from error
-        return cls(config, tokenizer, module.float())
+        encoder, way = cls(config, tokenizer, module.float()), info.get("onnx")
+        if way not in (None, "float32", "int8"):
+            raise ModelFormatError(f"{store.path}: the encoder is in a form that this Ramify does not know: {way!r}")
+        if way is not None and is_installed() and encoder.device == "cpu":  # torch computes nearly the same without it
+            encoder.onnx = OnnxGraph(store.array(f"{prefix}onnx", np.uint8, ndim=1).tobytes(), int8=way == "int8")
+        return encoder
 
 
-def _torch() -> Any:
-    try:
-        import torch
-        import transformers  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "a TransformerEncoder needs torch and transformers: pip install 'ramify[deep]'; a BagEncoder needs neither"
-        ) from error
-    return torch
-
-
-def _devices(wish: str) -> list[str]:
-    """Return the devices that a wish names, the first for all that is not shared out."""
-    torch = _torch()
-    if wish == "auto":
-        return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
-    devices = [name.strip() for name in wish.split(",")]
-    try:
-        kinds = {torch.device(name).type for name in devices}
-    except RuntimeError as error:
-        raise ValueError(f"device {wish!r} is none that torch knows: {str(error).splitlines()[0]}") from error
-    if "cuda" in kinds and not torch.cuda.is_available():
-        raise ValueError(f"device is {wish!r}, but torch finds no GPU; 'auto' takes one where there is one")
-    return devices
-
-
-def _has_bfloat16(device: str) -> bool:
-    torch = _torch()
-    if device.startswith("cuda"):
-        return bool(torch.cuda.is_bf16_supported())
-    # Other processors compute bfloat16 by way of float32, which takes longer.
-    asks = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", None)
-    return device == "cpu" and asks is not None and bool(asks()) and "AVX512" in torch.backends.cpu.get_cpu_capability()
+def _of_texts(sums: Any, weights: Any, owner: LongArray) -> Any:
+    """Means (n, D) over the windows of each text, of which all that they read counts alike."""
+    if len(owner) > owner[-1] + 1:
+        torch, n = need_torch(), int(owner[-1]) + 1
+        texts = torch.from_numpy(owner).to(sums.device)
+        sums, weights = (
+            torch.zeros(n, part.shape[1], device=sums.device).index_add(0, texts, part) for part in (sums, weights)
+        )
+    return sums / weights
 
 
 def _batches_by_length(lengths: LongArray) -> Iterator[LongArray]:
