@@ -58,12 +58,17 @@ class Elias(EncodedModel):
     second: TrainingConfig = param(
         factory=lambda: TrainingConfig(epochs=6, encoder_rate=0.004), doc="training of the second stage"
     )
+    fresh_labels: bool = param(
+        True, "the classifiers of the second stage start anew: those of the first have learned its points by heart"
+    )
     cluster_rate: float = param(0.1, "learning rate of the clusters in the second stage, as a share of `rate`", above=0)
     edge_rate: float = param(1.0, "learning rate of the edges, as a share of `rate`", above=0)
     ranker: Literal["sparse"] | None = param(
         None, "'sparse': linear classifiers rank what is found again (Elias++), unless validation is better without"
     )
-    linear: LinearConfig = param(factory=ranking_config, doc="how the classifiers of the ranker are trained")
+    linear: LinearConfig = param(
+        factory=lambda: ranking_config(threshold=0.2), doc="how the classifiers of the ranker are trained"
+    )
     vector_weight: float | None = param(
         None,
         "length of the vector that the ranker sees beside features of length 1; None: 1 for vectors of a frozen "
@@ -126,7 +131,8 @@ class Elias(EncodedModel):
         begin, ends, weights = build_edges(matched, Y[rows], n_edges, cluster_of, threads=threads)
         edges = Edges(begin, ends, start_logits(ends, weights, n_labels), options.beta, n_labels)
         options = replace(options, cluster_share=self.cluster_rate, edge_share=self.edge_rate)
-        first, head = member, self._make_head(member.clusters, edges, member.labels, options)
+        labels = start_labels(Y[rows], vectors[rows], options.shortlist, threads) if self.fresh_labels else member.labels
+        first, head = member, self._make_head(member.clusters, edges, labels, options)
         member = run.train(first.encoder, head, self.second, f"second stage{title}")
         member.history = first.history + member.history
         return self._finished(member, run)

@@ -79,20 +79,13 @@ class EncoderWithHead:
         """Learn from a batch with learning rates times `factor`; return the loss."""
         config = self.config
         keep = 1.0 - config.dropout
-        points = self.points.take(rows)
-        if config.word_dropout and isinstance(self.encoder, Bag) and self.encoder.words is not None:
-            points.features.sparse.data *= self._mask(points.features.sparse.data.shape, 1.0 - config.word_dropout)
-        vectors, tape = self.encoder.forward(points, self.threads)
-        mask = self._mask(vectors.shape, keep)
+        vectors, tape = self.encoder.forward(self.points.take(rows), self.threads)
+        mask = np.where(self._random.random(vectors.shape, np.float32) < keep, np.float32(1 / keep), np.float32(0))
         adam = Adam(factor * config.rate, number, weight_decay=config.weight_decay)
         loss, d_vectors = self.head.step(vectors * mask, self._targets(rows), adam, self.threads)
         adam = Adam(factor * self.encoder.rate(config.encoder_rate), number, weight_decay=config.weight_decay)
         self.encoder.backward(tape, self._clipped(d_vectors * mask), adam, self.threads)
         return loss
-
-    def _mask(self, shape: tuple[int, ...], keep: float) -> FloatArray:
-        """Noughts, and where a number is kept what makes up for them in the mean."""
-        return np.where(self._random.random(shape, np.float32) < keep, np.float32(1 / keep), np.float32(0))
 
     def _clipped(self, gradients: FloatArray) -> FloatArray:
         """Gradients of at most `clip` times the usual length: losses are means, a length alone says nothing."""

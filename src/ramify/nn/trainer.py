@@ -39,7 +39,6 @@ class TrainingConfig(Config):
     warm_up: float = param(0.1, "share of the steps over which the rates rise", low=0, high=1)
     weight_decay: float = param(0.01, "how fast weights shrink, times the learning rate", low=0)
     dropout: float = param(0.3, "share of the encoder's numbers that a step leaves out", low=0, high=0.95)
-    word_dropout: float = param(0.0, "share of a text's words that a step of a BagEncoder leaves out", low=0, high=0.95)
     clip: float | None = param(
         10.0, "longest gradient of the encoder, in lengths of the usual one; None: no limit", above=0
     )

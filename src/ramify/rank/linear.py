@@ -41,9 +41,9 @@ class LinearConfig(Config):
         return (self.C * self.positive_weight * (1.0 + extra)).astype(np.float32)
 
 
-def ranking_config() -> LinearConfig:
+def ranking_config(*, threshold: float = 0.1) -> LinearConfig:
     """Return how classifiers that rank labels are trained: the logistic loss also orders what is clearly wrong."""
-    return LinearConfig(loss="logistic", C=7.0, rare_weight=20.0, rare_points=10.0, tolerance=1.0)
+    return LinearConfig(loss="logistic", C=7.0, rare_weight=20.0, rare_points=10.0, tolerance=1.0, threshold=threshold)
 
 
 def fit_ovr(
