@@ -2,8 +2,11 @@
 
     python benchmarks/transformers.py DATA/tibkat-gnd --encoder MODEL --max-len 64 --field lang=en --rows 3000
     python benchmarks/transformers.py DATA/tibkat-gnd --encoder MODEL --speed --peer PYTHON
+    python benchmarks/transformers.py DATA/tibkat-gnd --encoder MODEL --pecos PYTHON --train-rows 5000 --rows 2000
 
-A folder holds records ({trn,tst}.jsonl.xz with text and labels). PYTHON is an interpreter with sentence-transformers.
+A folder holds records ({trn,tst}.jsonl.xz with text and labels). PYTHON is an interpreter with sentence-transformers,
+or with libpecos and the transformers that it needs: both sides then learn from the same rows, features and number of
+points, with trees of the same settings, and are measured by the same metric code.
 """
 
 from __future__ import annotations
@@ -49,6 +52,106 @@ cpu, wall = time.process_time(), time.time()
 model.encode(texts, batch_size=32, show_progress_bar=False)
 print(json.dumps(dict(cpu=len(texts) / (time.process_time() - cpu), wall=len(texts) / (time.time() - wall))))
 """
+
+PECOS_DATA = (
+    MEASURE.split("encoder = ramify.BagEncoder()")[0]
+    + """
+import ramify.features
+from ramify.io.labels import align_labels, encode_labels
+features = ramify.features.Tfidf(sublinear_tf=True)
+place = sys.argv[3]
+sp.save_npz(f"{place}/X.trn.npz", features.fit_transform(X))
+sp.save_npz(f"{place}/X.tst.npz", features.transform(X_test))
+Y, names = encode_labels(Y, len(X))
+known, n = align_labels(Y_test, names)
+sp.save_npz(f"{place}/Y.trn.npz", Y); sp.save_npz(f"{place}/Y.tst.npz", known[:, :n])
+json.dump({"trn": X, "tst": X_test}, open(f"{place}/texts.json", "w"))
+done()
+"""
+)
+PECOS_OURS = (
+    LOAD
+    + """
+import torch, transformers  # neither side counts them
+import ramify, ramify.features, ramify.nn.trainer
+texts = json.load(open(f"{base}/texts.json"))
+options = json.loads(sys.argv[2])
+training = ramify.nn.trainer.TrainingConfig(
+    examples=options["examples"], batch_size=options["batch"], dropout=0.1, rate=0.002, validation=0)
+model = ramify.XRTransformer(
+    encoder=ramify.TransformerEncoder(options["encoder"], max_len=options["max_len"]), training=training,
+    features=ramify.features.Tfidf(sublinear_tf=True), max_match_clusters=options["clusters"], threads=2, verbose=0)
+Y = matrix("Y.trn")
+before, cpu, wall = peak(), time.process_time(), time.time()
+model.fit(texts["trn"], Y)
+cpu, wall, memory = time.process_time() - cpu, time.time() - wall, peak() - before
+result = ramify.evaluate(model.predict_topk(texts["tst"], 100), matrix("Y.tst"), Y)
+done(cpu=cpu, wall=wall, memory=memory, **{name: result[name] for name in sys.argv[3].split()})
+"""
+)
+PECOS_THEIRS = (
+    LOAD
+    + """
+import torch
+torch.set_num_threads(2)
+from pecos.xmc.xtransformer.model import XTransformer
+from pecos.xmc.xtransformer.module import MLProblemWithText
+texts = json.load(open(f"{base}/texts.json"))
+options = json.loads(sys.argv[2])
+X, Y = matrix("X.trn").astype(np.float32), matrix("Y.trn").astype(np.float32)
+params = XTransformer.TrainParams.from_dict({
+    "preliminary_indexer_params": dict(nr_splits=16, max_leaf_size=16),
+    "refined_indexer_params": dict(nr_splits=16, max_leaf_size=100),
+    "matcher_params_chain": dict(
+        model_shortcut=options["encoder"], negative_sampling="tfn+man", learning_rate=1e-4,
+        batch_size=options["batch"], max_steps=-(-options["examples"] // options["batch"]),
+        batch_gen_workers=1, save_steps=10**9, logging_steps=10**9),
+    "max_match_clusters": options["clusters"]}, recursive=True)
+predict = XTransformer.PredParams.from_dict(
+    {"matcher_params_chain": dict(truncate_length=options["max_len"], only_topk=20)}, recursive=True)
+before, cpu, wall = peak(), time.process_time(), time.time()
+model = XTransformer.train(
+    MLProblemWithText(texts["trn"], Y, X_feat=X), train_params=params, pred_params=predict, beam_size=20)
+cpu, wall, memory = time.process_time() - cpu, time.time() - wall, peak() - before
+found = model.predict(texts["tst"], matrix("X.tst").astype(np.float32), only_topk=100, beam_size=20, batch_size=32)
+sp.save_npz(f"{base}/found.npz", sp.csr_matrix(found))
+done(cpu=cpu, wall=wall, memory=memory)
+"""
+)
+PECOS_JUDGE = (
+    LOAD
+    + """
+import ramify
+from ramify.base.ranking import Ranking
+found, Y_test, Y = matrix("found"), matrix("Y.tst"), matrix("Y.trn")
+ids = np.full((found.shape[0], 100), -1, np.int32); scores = np.full(ids.shape, -np.inf, np.float32)
+for i in range(len(ids)):
+    a, b = found.indptr[i], found.indptr[i + 1]
+    best = np.argsort(-found.data[a:b], kind="stable")[:100]
+    ids[i, : len(best)], scores[i, : len(best)] = found.indices[a:b][best], found.data[a:b][best]
+result = ramify.evaluate(Ranking(ids, scores, Y.shape[1]), Y_test, Y)
+done(**{name: result[name] for name in sys.argv[2].split()})
+"""
+)
+
+
+def against_pecos(args: argparse.Namespace) -> None:
+    """Fine-tune the same encoder on the same rows, ours and PECOS's."""
+    options = ("field", "without", "rows", "train_rows", "encoder", "max_len")
+    settings = json.dumps({"texts": True, "pruning": False, **{name: getattr(args, name) for name in options}})
+    place = args.work / "pecos-xt"
+    place.mkdir(parents=True, exist_ok=True)
+    run_child(PECOS_DATA, args.data[0], settings, place)
+    names = ("encoder", "examples", "max_len", "batch", "clusters")
+    training = json.dumps({name: getattr(args, name) for name in names})
+    found = {"Ramify": run_child(PECOS_OURS, place, training, " ".join(COLUMNS))}
+    print(found, flush=True)
+    theirs = run_child(PECOS_THEIRS, place, training, python=args.pecos)
+    found["PECOS"] = {**theirs, **run_child(PECOS_JUDGE, place, " ".join(COLUMNS))}
+    costs = ("cpu", "wall", "memory")
+    rows = [[name, *(f"{r[c]:.2f}" for c in COLUMNS), *(f"{r[c]:.0f}" for c in costs)] for name, r in found.items()]
+    ratios = [f"{found['PECOS'][c] / found['Ramify'][c]:.2f} ×" for c in costs]
+    print_table(["", *COLUMNS, "train CPU s", "wall s", "peak MB"], [*rows, ["ratio", *[""] * len(COLUMNS), *ratios]])
 
 
 def quality(args: argparse.Namespace) -> None:
@@ -99,6 +202,9 @@ def main() -> None:
     parser.add_argument("--train-rows", type=int, default=10**9, help="training rows at most")
     parser.add_argument("--examples", type=int, default=10_000, help="points that fine-tuning sees at each level")
     parser.add_argument("--max-len", type=int, default=64)
+    parser.add_argument("--pecos", help="interpreter with libpecos: fine-tune there, too, and compare")
+    parser.add_argument("--batch", type=int, default=32, help="points in a step, for --pecos")
+    parser.add_argument("--clusters", type=int, default=32768, help="widest level to fine-tune on, for --pecos")
     parser.add_argument("--speed", action="store_true", help="measure encoding only")
     parser.add_argument("--peer", help="interpreter with sentence-transformers, for --speed")
     parser.add_argument("--texts", type=int, default=1000, help="texts, for --speed")
@@ -108,6 +214,8 @@ def main() -> None:
     print_machine()
     if args.speed:
         speed(args)
+    elif args.pecos:
+        against_pecos(args)
     else:
         quality(args)
 

@@ -54,7 +54,7 @@ class Elias(EncodedModel):
     shortlist: int = param(2000, "labels that get a classifier's score in a search", low=1)
     train_shortlist: int = param(1000, "the same in a training step, at most `shortlist`", low=1)
     shortlist_weight: float = param(0.05, "weight of the loss that brings true labels onto the shortlist", low=0)
-    first: TrainingConfig = param(factory=lambda: TrainingConfig(epochs=8), doc="training of the first stage")
+    first: TrainingConfig = param(factory=TrainingConfig, doc="training of the first stage")
     second: TrainingConfig = param(
         factory=lambda: TrainingConfig(epochs=6, encoder_rate=0.004), doc="training of the second stage"
     )
@@ -131,7 +131,9 @@ class Elias(EncodedModel):
         begin, ends, weights = build_edges(matched, Y[rows], n_edges, cluster_of, threads=threads)
         edges = Edges(begin, ends, start_logits(ends, weights, n_labels), options.beta, n_labels)
         options = replace(options, cluster_share=self.cluster_rate, edge_share=self.edge_rate)
-        labels = start_labels(Y[rows], vectors[rows], options.shortlist, threads) if self.fresh_labels else member.labels
+        labels = member.labels
+        if self.fresh_labels:
+            labels = start_labels(Y[rows], vectors[rows], options.shortlist, threads)
         first, head = member, self._make_head(member.clusters, edges, labels, options)
         member = run.train(first.encoder, head, self.second, f"second stage{title}")
         member.history = first.history + member.history

@@ -75,6 +75,11 @@ class EncoderWithHead:
         self._random = np.random.default_rng(seed)
         self._usual = 0.0  # length of the encoder's gradient, a running mean
 
+    @property
+    def passes(self) -> int:
+        """Passes over the points that suit the encoder."""
+        return 5 if isinstance(self.encoder, Bag) and self.encoder.words is None else 8
+
     def step(self, rows: LongArray, number: int, factor: float) -> float:
         """Learn from a batch with learning rates times `factor`; return the loss."""
         config = self.config

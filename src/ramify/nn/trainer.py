@@ -26,7 +26,9 @@ from ramify.nn.tables import Arrays
 class TrainingConfig(Config):
     """How a deep model is trained."""
 
-    epochs: int = param(8, "passes over the points at most", low=1)
+    epochs: int | None = param(
+        None, "passes over the points at most; None: 8, or 5 over a frozen transformer's vectors, learned sooner", low=1
+    )
     examples: int | None = param(
         None, "points that training looks at in all, in place of `epochs`, whatever the batch; None: by passes", low=1
     )
@@ -50,6 +52,10 @@ class Learner(Protocol):
 
     def step(self, rows: LongArray, number: int, factor: float) -> float:
         """Learn from a batch with learning rates times `factor`; return the loss."""
+
+    @property
+    def passes(self) -> int:
+        """Passes over the points that suit it."""
 
     def judge(self) -> tuple[float, float] | None:
         """How good it is now on held-out rows, higher is better, and P@1; None: nobody asks."""
@@ -184,12 +190,13 @@ def train(
     -------
     history : loss and judgement of each pass
     """
-    size, epochs = _rounds(len(rows), config)
+    passes = config.epochs or learner.passes
+    size, epochs = _rounds(len(rows), config, passes)
     per_epoch = -(-size // config.batch_size)
     n_steps = epochs * per_epoch
     rising = max(1, int(config.warm_up * n_steps))
     # Small data is judged now and then only: a pass may be a single step.
-    interval = max(1, epochs // max(config.epochs, 1)) if config.examples is None else 1
+    interval = max(1, epochs // passes) if config.examples is None else 1
     averaged_from = n_steps - int(config.average * n_steps) + 1
     average_every = max(1, per_epoch // 8)
 
@@ -229,10 +236,10 @@ ROUNDS = 4
 """Looks at the held-out rows, each with a checkpoint, in a training that is counted in points."""
 
 
-def _rounds(n: int, config: TrainingConfig) -> tuple[int, int]:
+def _rounds(n: int, config: TrainingConfig, passes: int) -> tuple[int, int]:
     """Points between two looks at the held-out rows, and how many times so many."""
     if config.examples is None:
-        return n, max(config.epochs, -(-config.min_steps // -(-n // config.batch_size)))
+        return n, max(passes, -(-config.min_steps // -(-n // config.batch_size)))
     rounds = max(ROUNDS, -(-config.examples // n))
     return -(-config.examples // rounds), rounds
 

@@ -63,11 +63,11 @@ class TransformerEncoder(Config):
 
 @dataclass(frozen=True)
 class _Part:
-    """Some texts of a batch: where they are computed, their first row, and the number of their random numbers."""
+    """Some texts of a batch: where they are computed, which they are, and the number of their random numbers."""
 
     tokens: Tokens
     place: int
-    start: int
+    rows: LongArray
     turn: int
 
 
@@ -241,24 +241,25 @@ class Transformer:
     def forward(self, points: Points, threads: int) -> tuple[FloatArray, Any]:
         """Vectors (n, D) of a batch, and what `backward` needs.
 
-        No more than `rows_at_once` go through the model together: what they need for the gradients is computed again
-        by `backward`, with the same random numbers, so that memory does not bound the batch. The parts of a batch are
-        shared out among the devices; how many there are changes neither the batch nor what is dropped.
+        Texts of like length go through the model together. Of batches beyond `rows_at_once`, what the gradients need is
+        computed again by `backward`, with the same random numbers, so that memory does not bound the batch. The parts
+        of a batch are shared out among the devices; how many there are changes neither the batch nor what is dropped.
         """
         torch, n, size = need_torch(), len(points), self.config.rows_at_once
         assert points.tokens is not None
         torch.set_num_threads(max(1, threads))
         for module in self._copies:
             module.train()
-        parts, found = [], []
-        for number, start in enumerate(range(0, n, size)):
-            tokens = points.tokens.take(np.arange(start, min(n, start + size)))
-            parts.append(_Part(tokens, number % len(self.devices), start, self._turn))
+        vectors, tape, found = np.empty((n, self.width), np.float32), [], []
+        for number, rows in enumerate(_parts_of_like_length(np.diff(points.tokens.begin), size)):
+            part = _Part(points.tokens.take(rows), number % len(self.devices), rows, self._turn)
             with torch.set_grad_enabled(n <= size):
-                found.append(self._of_part(parts[-1]))
+                found.append(self._of_part(part))
+            tape.append((part, found[-1] if n <= size else None))
             self._turn += 1
-        vectors = np.concatenate([part.detach().cpu().numpy() for part in found])
-        return vectors, found[0] if n <= size else parts
+        for (part, _), pooled in zip(tape, found, strict=True):
+            vectors[part.rows] = pooled.detach().cpu().numpy()
+        return vectors, tape
 
     def _of_part(self, part: _Part) -> Any:
         """Vectors of a part of a batch; the same are dropped whenever it is asked for."""
@@ -277,12 +278,9 @@ class Transformer:
         for module in self._copies:
             module.zero_grad(set_to_none=True)
         gradients = torch.from_numpy(np.ascontiguousarray(d_vectors))
-        if not isinstance(tape, list):
-            tape.backward(gradients.to(self.device))
-        else:
-            for part in tape:
-                own = gradients[part.start : part.start + len(part.tokens)]
-                self._of_part(part).backward(own.to(self.devices[part.place]))
+        for part, pooled in tape:
+            own = gradients[torch.from_numpy(part.rows)].to(self.devices[part.place])
+            (self._of_part(part) if pooled is None else pooled).backward(own)
         for module in self._copies[1:]:
             for mine, other in zip(self.module.parameters(), module.parameters(), strict=True):
                 if other.grad is not None:
@@ -411,6 +409,22 @@ def _of_texts(sums: Any, weights: Any, owner: LongArray) -> Any:
             torch.zeros(n, part.shape[1], device=sums.device).index_add(0, texts, part) for part in (sums, weights)
         )
     return sums / weights
+
+
+LEAST_PART, MOST_PADDING = 8, 1.1
+"""Texts that are worth a computation of their own in training, and tokens with padding over those without."""
+
+
+def _parts_of_like_length(lengths: LongArray, most: int) -> Iterator[LongArray]:
+    """Rows of a batch, at most so many together, cut where padding would cost more than a part of its own."""
+    order = np.argsort(lengths, kind="stable")
+    start, total = 0, 0
+    for end, length in enumerate(lengths[order], 1):
+        total += int(length)
+        wasteful = end - start >= LEAST_PART and (end - start) * int(length) > MOST_PADDING * total
+        if end - start == most or wasteful or end == len(order):
+            yield order[start:end]
+            start, total = end, 0
 
 
 def _batches_by_length(lengths: LongArray) -> Iterator[LongArray]:
