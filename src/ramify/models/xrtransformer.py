@@ -32,6 +32,8 @@ from ramify.rank.linear import LinearConfig, fit_ovr
 
 BOOTSTRAP = LinearConfig(C=1.0, threshold=0.0)
 """How the head of a level is trained on the vectors that the level begins with."""
+FIRST_POINTS = 4096
+"""Points that the head of the first level is trained on at most."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -98,7 +100,9 @@ class XRTransformer(EncodedModel, XRLinear):
         counts = tree.project(Y)  # labels of each point below each node of a level (n × nodes)
         levels = self._matched_levels(tree)
         proposed: Csr | None = None
-        vectors = encoder.encode(points, threads)
+        # The first level has few clusters, which show in some of the points as well as in all of them.
+        known = np.sort(np.random.default_rng(self.seed).permutation(rows)[:FIRST_POINTS])
+        vectors = encoder.encode(points.take(known), threads)
         for t in levels:
             children, targets = tree.levels[t], counts[t]
             M = _everywhere(len(points)) if t == 0 else mining.teacher(counts[t - 1])
@@ -106,7 +110,7 @@ class XRTransformer(EncodedModel, XRLinear):
                 M = mining.union(M, proposed)
             truth = targets.copy()
             truth.data[:] = 1.0
-            head = _bootstrap(vectors[rows], targets[rows], M[rows], children, threads)
+            head = _bootstrap(vectors, targets[known], M[known], children, threads)
             learner = EncoderWithHead(
                 encoder,
                 head,
@@ -131,6 +135,7 @@ class XRTransformer(EncodedModel, XRLinear):
                 vectors = encoder.encode(points, threads)
                 found, _ = head.search(vectors, self.matcher_width, threads)
                 proposed = mining.matcher(found, targets.shape[1])
+                known, vectors = rows, vectors[rows]
         return encoder
 
     # ---- prediction ----
