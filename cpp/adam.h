@@ -1,4 +1,4 @@
-// One step of Adam for one number (Kingma and Ba, 2015), with decoupled weight decay.
+// Settings of one step of Adam (Kingma and Ba, 2015), with decoupled weight decay.
 #pragma once
 
 #include <cmath>
@@ -11,21 +11,14 @@ struct AdamOptions {
     std::int64_t step = 1;  // from 1 on, for the bias correction
 };
 
+// The same as the loops want it: what does not change within a step.
 struct AdamStep {
     explicit AdamStep(const AdamOptions& o)
-        : options(o),
+        : rate(o.rate), beta1(o.beta1), beta2(o.beta2), epsilon(o.epsilon), decay(o.rate * o.weight_decay),
           first_scale(1.0f / (1.0f - static_cast<float>(std::pow(static_cast<double>(o.beta1), static_cast<double>(o.step))))),
           second_scale(1.0f / (1.0f - static_cast<float>(std::pow(static_cast<double>(o.beta2), static_cast<double>(o.step))))) {}
 
-    void operator()(float& value, float gradient, float& m, float& v, bool decays) const {
-        m = options.beta1 * m + (1.0f - options.beta1) * gradient;
-        v = options.beta2 * v + (1.0f - options.beta2) * gradient * gradient;
-        if (decays) value -= options.rate * options.weight_decay * value;
-        value -= options.rate * (m * first_scale) / (std::sqrt(v * second_scale) + options.epsilon);
-    }
-
-    const AdamOptions& options;
-    const float first_scale, second_scale;
+    float rate, beta1, beta2, epsilon, decay, first_scale, second_scale;
 };
 
 }  // namespace ramify

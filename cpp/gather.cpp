@@ -73,31 +73,37 @@ void gather_dot_back(const PairsView& pairs, const float* table, const float* gr
 
 void row_adam(const PairsView& pairs, const float* gradients, const float* vectors, std::int64_t d, float* table, float* offset,
               const std::int64_t* slots, float* first, float* second, const AdamOptions& options, int threads) {
-    const auto add_scaled = hot().add_scaled;
+    const HotKernels& kernels = hot();
     const AdamStep step(options);
     parallel_for((pairs.n + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
         std::vector<float> sum(static_cast<std::size_t>(d));
         for (std::int64_t i = block * rows_at_once; i < std::min(pairs.n, (block + 1) * rows_at_once); ++i) {
             std::fill(sum.begin(), sum.end(), 0.0f);
-            float offset_sum = 0;
+            float offset_sum = 0, scales[4];
+            const float* waiting[4];
+            int n_waiting = 0;
             for (std::int64_t p = pairs.begin[i]; p < pairs.begin[i + 1]; ++p) {
                 const std::int64_t place = pairs.places[p];
                 if (gradients[place] == 0.0f) continue;
-                add_scaled(gradients[place], vectors + place / pairs.width * d, d, sum.data());
+                scales[n_waiting] = gradients[place];
+                waiting[n_waiting++] = vectors + place / pairs.width * d;
                 offset_sum += gradients[place];
+                if (n_waiting == 4) {
+                    kernels.add_scaled_4(scales, waiting, d, sum.data());
+                    n_waiting = 0;
+                }
             }
-            float* row = table + pairs.rows[i] * d;
+            for (int j = 0; j < n_waiting; ++j) kernels.add_scaled(scales[j], waiting[j], d, sum.data());
             float* m = first + slots[i] * (d + 1);
             float* v = second + slots[i] * (d + 1);
-            for (std::int64_t f = 0; f < d; ++f) step(row[f], sum[static_cast<std::size_t>(f)], m[f], v[f], true);
-            if (offset != nullptr) step(offset[pairs.rows[i]], offset_sum, m[d], v[d], false);
+            kernels.adam(step, sum.data(), d, true, table + pairs.rows[i] * d, m, v);
+            if (offset != nullptr) kernels.adam(step, &offset_sum, 1, false, offset + pairs.rows[i], m + d, v + d);
         }
     });
 }
 
 void flat_adam(float* values, const float* gradients, float* first, float* second, std::int64_t n, const AdamOptions& options) {
-    const AdamStep step(options);
-    for (std::int64_t i = 0; i < n; ++i) step(values[i], gradients[i], first[i], second[i], true);
+    hot().adam(AdamStep(options), gradients, n, true, values, first, second);
 }
 
 namespace {

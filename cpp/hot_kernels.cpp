@@ -131,6 +131,26 @@ void add_scaled(float scale, const float* __restrict values, std::int64_t n, flo
     for (std::int64_t i = 0; i < n; ++i) sums[i] += scale * values[i];
 }
 
+void add_scaled_4(const float* scales, const float* const* values, std::int64_t n, float* __restrict sums) {
+    const float *a = values[0], *b = values[1], *c = values[2], *d = values[3];
+    const float sa = scales[0], sb = scales[1], sc = scales[2], sd = scales[3];
+    for (std::int64_t i = 0; i < n; ++i) sums[i] = (((sums[i] + sa * a[i]) + sb * b[i]) + sc * c[i]) + sd * d[i];
+}
+
+void adam(const AdamStep& step, const float* __restrict gradients, std::int64_t n, bool decays, float* __restrict values,
+          float* __restrict first, float* __restrict second) {
+    const float keep1 = step.beta1, new1 = 1.0f - step.beta1, keep2 = step.beta2, new2 = 1.0f - step.beta2;
+    const float decay = decays ? step.decay : 0.0f, rate = step.rate, epsilon = step.epsilon;
+    const float scale1 = step.first_scale, scale2 = step.second_scale;
+    for (std::int64_t i = 0; i < n; ++i) {
+        const float g = gradients[i], m = keep1 * first[i] + new1 * g, v = keep2 * second[i] + new2 * g * g;
+        const float value = values[i] - decay * values[i];
+        first[i] = m;
+        second[i] = v;
+        values[i] = value - rate * (m * scale1) / (__builtin_sqrtf(v * scale2) + epsilon);
+    }
+}
+
 // Sixteen partial sums, added up in a fixed order: the same bits with every instruction set.
 float dot(const float* a, const float* b, std::int64_t n) {
     float part[16] = {};
@@ -146,7 +166,7 @@ float dot(const float* a, const float* b, std::int64_t n) {
 }  // namespace
 
 const HotKernels& kernels() {
-    static constexpr HotKernels table{scan_text, mark_hits, add_scaled, dot, solve_labels, score_pieces, score_visits};
+    static constexpr HotKernels table{scan_text, mark_hits, add_scaled, add_scaled_4, adam, dot, solve_labels, score_pieces, score_visits};
     return table;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "adam.h"
 #include "beam_kernel.h"
 #include "ovr_kernel.h"
 
@@ -21,6 +22,12 @@ struct HotKernels {
 
     // sums[i] += scale * values[i]; for i < n.
     void (*add_scaled)(float scale, const float* values, std::int64_t n, float* sums);
+
+    // The same with four scales and arrays, one after the other: the same bits, a quarter of the reads and writes.
+    void (*add_scaled_4)(const float* scales, const float* const* values, std::int64_t n, float* sums);
+
+    // One step of Adam for each of n numbers.
+    void (*adam)(const AdamStep& step, const float* gradients, std::int64_t n, bool decays, float* values, float* first, float* second);
 
     // sum of a[i] * b[i]; for i < n.
     float (*dot)(const float* a, const float* b, std::int64_t n);

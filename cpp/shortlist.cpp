@@ -184,8 +184,10 @@ void score_edges(const EdgeTable& edges, std::int64_t n_clusters, float log_beta
 }
 
 void step_edges(const EdgeTable& edges, const std::int32_t* clusters, std::int64_t n, float log_beta, const AdamOptions& options, int threads) {
-    const AdamStep adam(options);
+    const AdamStep step(options);
+    const auto adam = hot().adam;
     parallel_for((n + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
+        std::vector<float> gradients;
         for (std::int64_t i = block * rows_at_once; i < std::min(n, (block + 1) * rows_at_once); ++i) {
             const std::int64_t first = edges.begin[clusters[i]], end = edges.begin[clusters[i] + 1];
             // What is cut at 1 passes nothing on.
@@ -197,10 +199,12 @@ void step_edges(const EdgeTable& edges, const std::int32_t* clusters, std::int64
                 any |= passed(e) != 0;
             }
             if (!any) continue;
+            gradients.clear();
             for (std::int64_t e = first; e < end; ++e) {
                 const double share = std::exp(static_cast<double>(edges.raw[e]) - log_beta);
-                adam(edges.logits[e], static_cast<float>(passed(e) - share * sum), edges.first[e], edges.second[e], false);
+                gradients.push_back(static_cast<float>(passed(e) - share * sum));
             }
+            adam(step, gradients.data(), end - first, false, edges.logits + first, edges.first + first, edges.second + first);
             score_cluster(edges, first, end, log_beta);
         }
     });
