@@ -50,7 +50,7 @@ class Elias(EncodedModel):
     n_edges: int | None = param(None, "edges of a cluster in the second stage; None: ten times its labels", low=1)
     alpha: float = param(10.0, "factor on the softmax of a cluster, cut at 1; less where there are few clusters", low=1)
     beta: float | None = param(None, "factor on the softmax of an edge, cut at 1; None: labels per cluster", low=1)
-    beam_size: int = param(20, "clusters that the search explores", low=1)
+    beam_size: int = param(20, "clusters that the search explores; half as many more with a ranker", low=1)
     shortlist: int = param(2000, "labels that get a classifier's score in a search", low=1)
     train_shortlist: int = param(1000, "the same in a training step, at most `shortlist`", low=1)
     shortlist_weight: float = param(0.05, "weight of the loss that brings true labels onto the shortlist", low=0)
@@ -155,6 +155,7 @@ class Elias(EncodedModel):
         member.shortlist = min(self.shortlist, run.Y.shape[1])
         if self.ranker is None:
             return member
+        member.beam_size = min(3 * member.beam_size // 2, member.graph.n_clusters)  # what is found is looked at again
         vectors = member.encoder.encode(run.points, run.threads)
         width = min(WIDTH, run.Y.shape[1])
         raw = member.reads_vectors

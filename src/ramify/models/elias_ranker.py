@@ -169,24 +169,29 @@ def fit_ranker(
     ----------
     X, Y, vectors : features, labels (n × L) and the model's vectors (n, D) of all points
     search : gives the ids and log scores (m, WIDTH) that the model finds for some of the points
-    rows, judged : points to train on; points to calibrate and to decide by, half of them each
+    rows, judged : points to train on; points to calibrate and to decide by, half of them each, which are learned from
+        when all is decided
     vector_weight : length of the vector beside features of length 1
     """
     features = joined(X, vectors, vector_weight)
-    random = np.random.default_rng(seed)
-    chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
-    negatives = np.concatenate([_some(search(chunk)[0], random) for chunk in chunks])
-    W = fit_ovr(
-        Mixed(features.sparse[rows], features.dense[rows]),
-        Y[rows],
-        _pattern(negatives, Y.shape[1]),
-        clusters=np.arange(Y.shape[1] + 1),
-        config=config,
-        seed=seed,
-        threads=threads,
-    )
-    counts = np.bincount(Y[rows].indices, minlength=Y.shape[1]).astype(np.int64)
-    plain = SparseRanker.of(W, features.sparse.shape[1], config, counts, vector_weight)
+
+    def train(chosen: LongArray) -> SparseRanker:
+        random = np.random.default_rng(seed)
+        chunks = [chosen[start : start + CHUNK] for start in range(0, len(chosen), CHUNK)]
+        negatives = np.concatenate([_some(search(chunk)[0], random) for chunk in chunks])
+        W = fit_ovr(
+            Mixed(features.sparse[chosen], features.dense[chosen]),
+            Y[chosen],
+            _pattern(negatives, Y.shape[1]),
+            clusters=np.arange(Y.shape[1] + 1),
+            config=config,
+            seed=seed,
+            threads=threads,
+        )
+        counts = np.bincount(Y[chosen].indices, minlength=Y.shape[1]).astype(np.int64)
+        return SparseRanker.of(W, features.sparse.shape[1], config, counts, vector_weight)
+
+    plain = train(rows)
     if len(judged) < 40:
         return plain
 
@@ -210,11 +215,15 @@ def fit_ranker(
     ids = parts[0][2]
     there = ids >= 0
     truth = native.ranking_hits(ids, truths[0], threads)
-    pairs = _pair_features(pq, p, q, counts, ids)[there.ravel()]
+    pairs = _pair_features(pq, p, q, plain.counts, ids)[there.ravel()]
     candidates: list[SparseRanker | None] = [None, plain]
     if truth.any():
         candidates.append(replace(plain, calibrator=fit_calibrator(pairs, truth[there], seed=seed)))
-    return max(candidates, key=lambda ranker: judge(ranker, 1))
+    best = max(candidates, key=lambda ranker: judge(ranker, 1))
+    if best is None:
+        return None
+    # What was decided holds; the points that decided it may now be learned from as well.
+    return replace(train(np.sort(np.concatenate([rows, judged]))), power=best.power, calibrator=best.calibrator)
 
 
 CHUNK = 16384
