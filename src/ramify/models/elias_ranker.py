@@ -23,14 +23,14 @@ from ramify.rank.scores import Transform
 
 WIDTH = 400
 """Labels of a point that are ranked again."""
-BEST_NEGATIVES, OTHER_NEGATIVES = 50, 50
+BEST_NEGATIVES, OTHER_NEGATIVES = 100, 100
 """Labels of a point that the classifiers are trained on: the best found, and some of the others that are ranked again.
 
 With the best alone a classifier never meets most of what it has to rank, and the more is ranked the worse it gets.
 """
 CALIBRATED_SHARE = 0.3
 """Share of the calibrated score in the last score; the rest is the product of the two."""
-POWERS = (0.0, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0)
+POWERS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.27, 0.35, 0.6, 1.0)
 """What the model's own score may be raised to before it is multiplied with the ranker's."""
 
 
@@ -201,14 +201,14 @@ def fit_ranker(
     parts, truths = [part(chosen) for chosen in (judged[::2], judged[1::2])], [Y[judged[::2]], Y[judged[1::2]]]
 
     def judge(ranker: SparseRanker | None, half: int) -> float:
-        """Precision at the top and recall further down: both are what a ranker is for."""
+        """Precision at the top, and half as much recall further down: both are what a ranker is for."""
         ids, scores = parts[half][2:]
         final = scores if ranker is None else ranker.rank(*parts[half], threads)
         order = np.argsort(-final, axis=1, kind="stable")[:, :100]
         best = np.take_along_axis(ids, order, 1), np.take_along_axis(final, order, 1)
         near, far = min(5, best[0].shape[1]), best[0].shape[1]
         found = evaluate(Ranking(*best, Y.shape[1]), truths[half], ks=[near, far])
-        return float(found[f"nDCG@{near}"] + found[f"R@{far}"])
+        return float(found[f"nDCG@{near}"] + found[f"R@{far}"] / 2)
 
     plain = max((replace(plain, power=power) for power in POWERS), key=lambda ranker: judge(ranker, 0))
     pq, p, q = plain._products(*parts[0], threads)
