@@ -243,7 +243,7 @@ class Transformer:
 
         Texts of like length go through the model together. Of batches beyond `rows_at_once`, what the gradients need is
         computed again by `backward`, with the same random numbers, so that memory does not bound the batch. The parts
-        of a batch are shared out among the devices; how many there are changes neither the batch nor what is dropped.
+        of a batch are shared out among the devices; how many there are does not change the batch.
         """
         torch, n, size = need_torch(), len(points), self.config.rows_at_once
         assert points.tokens is not None
@@ -251,7 +251,8 @@ class Transformer:
         for module in self._copies:
             module.train()
         vectors, tape, found = np.empty((n, self.width), np.float32), [], []
-        for number, rows in enumerate(_parts_of_like_length(np.diff(points.tokens.begin), size)):
+        most = min(size, -(-n // len(self.devices)))
+        for number, rows in enumerate(_parts_of_like_length(np.diff(points.tokens.begin), most)):
             part = _Part(points.tokens.take(rows), number % len(self.devices), rows, self._turn)
             with torch.set_grad_enabled(n <= size):
                 found.append(self._of_part(part))
