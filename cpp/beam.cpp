@@ -372,8 +372,8 @@ void score_selected(const BeamModel& model, const QueryRows<Index>& queries, con
                 auto next = needed[t].begin();
                 float* sums = s.score(model.levels[t], s.nodes, features, values, n_features);
                 Searcher::finish(model.levels[t], t + 1 == n_levels, s.nodes, sums, queries.dense + row * model.levels[t].n_dense, single_room,
-                                 [&](std::int64_t first, const float* found, std::int64_t n) {
-                                     for (; next != needed[t].end() && next->id < first + n; ++next) next->score = found[next->id - first];
+                                 [&](std::int64_t first, const float* found, std::int64_t n_found) {
+                                     for (; next != needed[t].end() && next->id < first + n_found; ++next) next->score = found[next->id - first];
                                  });
                 s.nodes = needed[t];
             }

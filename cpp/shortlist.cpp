@@ -16,27 +16,33 @@ namespace ramify {
 namespace {
 
 constexpr std::int64_t rows_at_once = 8;
-constexpr std::int64_t labels_at_first = 192;  // mostly enough for a short answer
+constexpr std::int64_t labels_ahead = 3;  // whose weights are asked for before they are needed
 constexpr float negligible = -14.0f;  // log of a probability that is not worth a gradient
 
 // What one thread knows of the labels while it explores for a row; kept between rows and calls, since it has the size of
 // all labels.
 struct Explorer {
-    std::vector<std::uint32_t> seen;  // (n_labels) number of the row that reached it last
-    std::vector<float> best;          // (n_labels)
-    std::vector<std::int32_t> edge;   // (n_labels)
+    struct Path {
+        std::uint32_t row;  // that reached the label last
+        float score;        // of its best path then
+    };
+    std::vector<Path> paths;         // (n_labels)
+    std::vector<std::int32_t> edge;  // (n_labels) last of the path
     std::uint32_t row = 0;
     std::vector<std::int32_t> reached, chosen;
-    std::vector<Scored> ranked, pending;
+    std::vector<Scored> ranked;
+    Steps steps;
+    TopK best;
+
+    float path(std::int32_t label) const { return paths[static_cast<std::size_t>(label)].score; }
 
     void start(std::int64_t n_labels) {
-        if (static_cast<std::int64_t>(seen.size()) < n_labels) {
-            seen.resize(static_cast<std::size_t>(n_labels), row);
-            best.resize(static_cast<std::size_t>(n_labels));
+        if (static_cast<std::int64_t>(paths.size()) < n_labels) {
+            paths.resize(static_cast<std::size_t>(n_labels), {row, 0.0f});
             edge.resize(static_cast<std::size_t>(n_labels));
         }
         if (++row == 0) {  // the counter has gone round
-            std::fill(seen.begin(), seen.end(), 0);
+            for (Path& path : paths) path.row = 0;
             row = 1;
         }
         reached.clear();
@@ -86,25 +92,30 @@ void walk(Explorer& e, const GraphView& graph, const float* clusters) {
         for (std::int64_t i = graph.begin[c]; i < graph.begin[c + 1]; ++i) {
             const auto label = static_cast<std::size_t>(graph.labels[i]);
             const float score = clusters[c] + graph.scores[i];
-            if (e.seen[label] != e.row) {
-                e.seen[label] = e.row;
+            Explorer::Path& path = e.paths[label];
+            if (path.row != e.row) {
                 e.reached.push_back(static_cast<std::int32_t>(label));
-            } else if (!(score > e.best[label])) {
+            } else if (!(score > path.score)) {
                 continue;
             }
-            e.best[label] = score;
+            path = {e.row, score};
             e.edge[label] = static_cast<std::int32_t>(i);
         }
+}
+
+// The `width` best of the reached labels, in steps.
+void rank(Explorer& e, std::int64_t width) {
+    e.steps.start();
+    for (const std::int32_t label : e.reached) e.steps.add({e.path(label), label});
+    e.steps.finish(width);
 }
 
 // Leaves the `width` best of the reached labels, ascending.
 void cut(Explorer& e, std::int64_t width) {
     if (static_cast<std::int64_t>(e.reached.size()) > width) {
-        e.ranked.clear();
-        for (const std::int32_t label : e.reached) e.ranked.push_back({e.best[static_cast<std::size_t>(label)], label});
-        std::nth_element(e.ranked.begin(), e.ranked.begin() + width, e.ranked.end(), better);
+        rank(e, width);
         e.reached.clear();
-        for (std::int64_t i = 0; i < width; ++i) e.reached.push_back(e.ranked[static_cast<std::size_t>(i)].id);
+        for (std::int64_t i = 0; i < width; ++i) e.reached.push_back(e.steps[i].id);
     }
     std::sort(e.reached.begin(), e.reached.end());
 }
@@ -128,8 +139,8 @@ void explore(const GraphView& graph, const float* clusters, const float* order, 
             if (truth_begin != nullptr && out.truth_scores != nullptr)
                 for (std::int64_t i = truth_begin[row]; i < truth_begin[row + 1]; ++i) {
                     const auto label = static_cast<std::size_t>(truth[i]);
-                    const bool found = e.seen[label] == e.row;
-                    out.truth_scores[i] = found ? e.best[label] : nothing;
+                    const bool found = e.paths[label].row == e.row;
+                    out.truth_scores[i] = found ? e.paths[label].score : nothing;
                     out.truth_edges[i] = found ? e.edge[label] : -1;
                 }
             cut(e, out.width);
@@ -139,7 +150,7 @@ void explore(const GraphView& graph, const float* clusters, const float* order, 
                 const bool there = i < n;
                 const std::int32_t label = there ? e.reached[static_cast<std::size_t>(i)] : -1;
                 out.labels[at] = label;
-                out.scores[at] = there ? e.best[static_cast<std::size_t>(label)] : nothing;
+                out.scores[at] = there ? e.path(label) : nothing;
                 if (out.edges != nullptr) out.edges[at] = there ? e.edge[static_cast<std::size_t>(label)] : -1;
             }
             if (out.targets == nullptr) continue;
@@ -265,33 +276,27 @@ void search_graph(const GraphSearch& model, const float* vectors, std::int64_t r
             e.chosen.clear();
             choose_clusters(e, order.data(), graph.n_clusters, model.beam);
             walk(e, graph, clusters.data());
-            // A classifier only lowers the score of a path. Best paths first: when the next one cannot get among the best k any
-            // more, neither can those behind it.
-            e.pending.clear();
-            for (const std::int32_t label : e.reached) e.pending.push_back({e.best[static_cast<std::size_t>(label)], label});
-            e.ranked.clear();
-            const std::int64_t n_reached = static_cast<std::int64_t>(e.pending.size()), n_pending = std::min(n_reached, model.width);
-            std::int64_t n = 0;
-            for (std::int64_t from = 0, to = 0; from < n_pending; from = to) {
-                to = std::min(n_pending, from == 0 ? std::max(labels_at_first, 2 * k) : n_pending);
-                if (to < n_reached) std::nth_element(e.pending.begin() + from, e.pending.begin() + to, e.pending.end(), better);
-                for (std::int64_t i = from; i < to; ++i) {
-                    // The table is large and read at random: ask for what comes next.
-                    if (i + 2 < to) {
-                        const float* next = model.label_weights + static_cast<std::int64_t>(e.pending[static_cast<std::size_t>(i) + 2].id) * d;
+            rank(e, model.width);
+            e.best.start(k);
+            // A classifier only lowers the score of a path. Best paths first: when a step cannot get among the best k any more,
+            // neither can those behind it.
+            std::int64_t i = 0;
+            for (int step = 0; step < Steps::n && !(Steps::highest(step) < e.best.cutoff()); ++step)
+                for (; i < e.steps.end(step); ++i) {
+                    if (i + labels_ahead < e.steps.size()) {  // the table is large and read at random
+                        const float* next = model.label_weights + e.steps[i + labels_ahead].id * d;
                         for (std::int64_t f = 0; f < d; f += 16) __builtin_prefetch(next + f);
                     }
-                    const auto [path, label] = e.pending[static_cast<std::size_t>(i)];
-                    const float v = dot(model.label_weights + static_cast<std::int64_t>(label) * d, vector, d) + model.label_offsets[label];
-                    e.ranked.push_back({std::min(v, 0.0f) - std::log1p(std::exp(-std::abs(v))) + path, label});
+                    const auto [path, label] = e.steps[i];
+                    const float v = dot(model.label_weights + label * d, vector, d) + model.label_offsets[label];
+                    const float bound = std::min(v, 0.0f) + path;
+                    if (!(bound < e.best.cutoff())) e.best.add({bound - std::log1p(std::exp(-std::abs(v))), label});
                 }
-                n = topk(e.ranked.data(), static_cast<std::int64_t>(e.ranked.size()), k);
-                e.ranked.resize(static_cast<std::size_t>(n));
-                if (n == k && to < n_pending && e.pending[static_cast<std::size_t>(to)].score < e.ranked[static_cast<std::size_t>(k) - 1].score) break;
-            }
+            const std::vector<Scored>& found = e.best.finish();
+            const auto n = static_cast<std::int64_t>(found.size());
             for (std::int64_t j = 0; j < k; ++j) {
-                ids[row * k + j] = j < n ? e.ranked[static_cast<std::size_t>(j)].id : -1;
-                scores[row * k + j] = j < n ? e.ranked[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
+                ids[row * k + j] = j < n ? found[static_cast<std::size_t>(j)].id : -1;
+                scores[row * k + j] = j < n ? found[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
             }
         }
     });

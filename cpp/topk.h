@@ -17,13 +17,13 @@ struct Scored {
     std::int32_t id;
 };
 
-// NaN never wins: it sorts behind every number.
-inline bool better(const Scored& a, const Scored& b) {
+// NaN never wins: it sorts behind every number. An object, so that the algorithms of the standard library inline it.
+inline constexpr auto better = [](const Scored& a, const Scored& b) {
     const bool a_nan = a.score != a.score, b_nan = b.score != b.score;
     if (a_nan != b_nan) return b_nan;
     if (!a_nan && a.score != b.score) return a.score > b.score;
     return a.id < b.id;
-}
+};
 
 // Reorders [items, items + n) so that its first min(k, n) elements are the best ones in order. Returns that count.
 inline std::int64_t topk(Scored* items, std::int64_t n, std::int64_t k) {
@@ -34,6 +34,42 @@ inline std::int64_t topk(Scored* items, std::int64_t n, std::int64_t k) {
     std::sort(items, items + n, better);
     return n;
 }
+
+// Log scores, at most 0, in steps from the best to the worst: one pass where sorting would take many.
+class Steps {
+public:
+    static constexpr int n = 512;
+
+    void start() { items_.clear(); }
+    void add(Scored item) { items_.push_back(item); }
+    // The best `width` in steps; every item of a step is better than those of the next ones.
+    void finish(std::int64_t width) {
+        std::fill(begin_, begin_ + n + 1, 0);
+        for (const Scored& item : items_) ++begin_[step(item.score) + 1];
+        for (int s = 0; s < n; ++s) begin_[s + 1] += begin_[s];
+        sorted_.resize(items_.size());
+        std::int64_t next[n];
+        std::copy(begin_, begin_ + n, next);
+        for (const Scored& item : items_) sorted_[static_cast<std::size_t>(next[step(item.score)]++)] = item;
+        if (width >= size()) return;
+        const int cut = static_cast<int>(std::upper_bound(begin_, begin_ + n + 1, width) - begin_) - 1;
+        std::nth_element(sorted_.begin() + begin_[cut], sorted_.begin() + width, sorted_.begin() + begin_[cut + 1], better);
+        std::fill(begin_ + cut + 1, begin_ + n + 1, width);
+    }
+    std::int64_t size() const { return begin_[n]; }
+    const Scored& operator[](std::int64_t i) const { return sorted_[static_cast<std::size_t>(i)]; }
+    // Where a step ends.
+    std::int64_t end(int s) const { return begin_[s + 1]; }
+    // No score of this step or a later one is higher.
+    static float highest(int s) { return -static_cast<float>(s) / per_unit; }
+
+private:
+    static constexpr float per_unit = 32.0f;
+    static int step(float score) { return score > -(n - 1) / per_unit ? static_cast<int>(-score * per_unit) : n - 1; }
+
+    std::vector<Scored> items_, sorted_;
+    std::int64_t begin_[n + 1] = {};
+};
 
 // Keeps the k best of a stream of candidates; most are turned away by one comparison.
 class TopK {
