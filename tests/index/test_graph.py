@@ -24,7 +24,14 @@ def test_a_partition_is_a_graph():
 
 @pytest.mark.parametrize(
     ("how", "left"),
-    [({"threshold": 0.25}, [0, 1, 2, 3]), ({"top": 1}, [0, 1, 2, 3]), ({"threshold": 0.0}, [0, 1, 2, 0, 3])],
+    [
+        ({"threshold": 0.25}, [0, 1, 2, 3]),
+        ({"top": 1}, [0, 1, 2, 3]),
+        ({"share": 0.0}, [0, 1, 2, 3]),
+        ({"share": 0.8}, [0, 1, 2, 3]),
+        ({"share": 0.81}, [0, 1, 2, 0, 3]),
+        ({"threshold": 0.0}, [0, 1, 2, 0, 3]),
+    ],
 )
 def test_pruning_keeps_the_strongest_edge_of_each_label(how, left):
     pruned = graph().pruned(**how)
@@ -32,8 +39,12 @@ def test_pruning_keeps_the_strongest_edge_of_each_label(how, left):
     kept = dict(zip(zip(graph().edge_clusters(), graph().labels, strict=True), graph().scores, strict=True))
     for edge, score in zip(zip(pruned.edge_clusters(), pruned.labels, strict=True), pruned.scores, strict=True):
         assert kept[edge] == score
-    with pytest.raises(ValueError, match="either"):
-        graph().pruned()
+
+
+@pytest.mark.parametrize("how", [{}, {"top": 1, "share": 0.5}, {"share": 1.1}])
+def test_pruning_says_how_it_is_asked_for(how):
+    with pytest.raises(ValueError, match=r"give one of|between 0 and 1"):
+        graph().pruned(**how)
 
 
 def test_damaged_graphs_are_refused():

@@ -66,29 +66,38 @@ class LabelGraph:
         """Cluster (E,) of each edge."""
         return np.repeat(np.arange(self.n_clusters, dtype=np.int32), np.diff(self.begin))
 
-    def pruned(self, *, threshold: float | None = None, top: int | None = None) -> LabelGraph:
-        """Drop weak edges: those whose score is below the threshold, or all but the `top` of each cluster.
+    def pruned(
+        self, *, threshold: float | None = None, top: int | None = None, share: float | None = None
+    ) -> LabelGraph:
+        """Drop weak edges: those that score below the threshold, all but the `top` of each cluster, or all but a share.
 
-        Scores stay as they are, and every label keeps its strongest edge.
+        A share keeps the strongest edge of each label, then the second of each, and so on, which costs the least for
+        its size. Scores stay as they are, and every label keeps its strongest edge.
         """
-        if (threshold is None) == (top is None):
-            raise ValueError("give either threshold or top")
+        if (threshold, top, share).count(None) != 2:
+            raise ValueError("give one of threshold, top and share")
+        if share is not None and not 0 <= share <= 1:
+            raise ValueError(f"share is {share}, not between 0 and 1")
         clusters = self.edge_clusters()
         if threshold is not None:
             keep = np.exp(self.scores) >= threshold
+        elif top is not None:
+            keep = self._place(clusters) < top
         else:
-            order = np.lexsort((self.labels, -self.scores, clusters))
-            rank = np.empty(len(order), np.int64)
-            rank[order] = np.arange(len(order)) - self.begin[clusters[order]]
-            keep = rank < int(top or 0)
-        keep[self.strongest_edges()] = True
+            best = np.lexsort((-self.scores, self._place(self.labels)))
+            keep = np.zeros(len(self.labels), bool)
+            keep[best[: math.ceil((share or 0.0) * len(best))]] = True
+        keep[self._place(self.labels) == 0] = True
         begin = np.concatenate([[0], np.cumsum(np.bincount(clusters[keep], minlength=self.n_clusters))])
         return LabelGraph(begin.astype(np.int64), self.labels[keep], self.scores[keep], self.n_labels)
 
-    def strongest_edges(self) -> LongArray:
-        """Number of the strongest edge of each label that has one, by score, then by cluster."""
-        order = np.lexsort((np.arange(len(self.labels)), -self.scores, self.labels))
-        return order[np.flatnonzero(np.diff(self.labels[order], prepend=-1))]
+    def _place(self, ends: IntArray) -> LongArray:
+        """Place (E,) of each edge among those that share its end, from the highest score on, then by number."""
+        order = np.lexsort((-self.scores, ends))
+        first = np.concatenate([[0], np.cumsum(np.bincount(ends))])
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order)) - first[ends[order]]
+        return place
 
 
 def build_clusters(Z: Csr | FloatArray, n_clusters: int, *, seed: int = 0, threads: int | None = None) -> IntArray:

@@ -217,7 +217,7 @@ class Elias(EncodedModel):
             return Pruned(how, kept, {m: result[m] for m in PRUNED_METRICS if int(m.split("@")[1]) in ks})
 
         pruning = [row("all", whole)]
-        for how, options in _prunings(graphs[0]):
+        for how, options in _prunings():
             try:
                 result = evaluate(self.prune(**options).predict_topk(X, width), y, self.label_counts_, ks=ks)
                 pruning.append(row(how, result))
@@ -236,14 +236,14 @@ class Elias(EncodedModel):
         training = [["pass", "loss", "validation nDCG"], *history]
         return {**self.index_report(X, y).tables(), "training": training}
 
-    def prune(self, *, threshold: float | None = None, top: int | None = None) -> Self:
-        """Drop weak edges of the graph: those that score below the threshold, or all but the `top` of each cluster.
+    def prune(self, *, threshold: float | None = None, top: int | None = None, share: float | None = None) -> Self:
+        """Drop weak edges: those that score below the threshold, all but the `top` of each cluster, or all but a share.
 
-        Every label keeps its strongest edge; the scores of the others stay as they were trained.
+        A share keeps the best edges of each label, and costs the least for its size. Every label keeps its strongest edge; the scores of the others stay as they were trained.
         """
         self._check_fitted()
         for member in self.members_:
-            member.graph = member.graph.pruned(threshold=threshold, top=top)
+            member.graph = member.graph.pruned(threshold=threshold, top=top, share=share)
         return self
 
     def shortlist_recall(self, X: Any, y: Any) -> float:
@@ -276,10 +276,8 @@ class Elias(EncodedModel):
         ]
 
 
-def _prunings(graph: LabelGraph) -> list[tuple[str, dict[str, Any]]]:
-    """Ways to prune a graph, from the mildest on: by threshold, and to a share of the widest cluster's edges."""
-    widest = int(np.diff(graph.begin).max(initial=1))
-    tops = sorted({max(1, round(share * widest)) for share in (0.5, 0.3, 0.2, 0.1, 0.05)}, reverse=True)
+def _prunings() -> list[tuple[str, dict[str, Any]]]:
+    """Ways to prune a graph, from the mildest on: by threshold, and to a share of its edges."""
     return [(f"score ≥ {t:g}", {"threshold": t}) for t in (0.01, 0.05, 0.1, 0.25, 0.5)] + [
-        (f"best {top} of a cluster", {"top": top}) for top in tops
+        (f"best {share:.0%}", {"share": share}) for share in (0.5, 0.3, 0.2, 0.1)
     ]
