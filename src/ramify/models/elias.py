@@ -239,7 +239,8 @@ class Elias(EncodedModel):
     def prune(self, *, threshold: float | None = None, top: int | None = None, share: float | None = None) -> Self:
         """Drop weak edges: those that score below the threshold, all but the `top` of each cluster, or all but a share.
 
-        A share keeps the best edges of each label, and costs the least for its size. Every label keeps its strongest edge; the scores of the others stay as they were trained.
+        A share keeps the best edges of each label, and costs the least for its size. Every label keeps its
+        strongest edge; the scores of the others stay as they were trained.
         """
         self._check_fitted()
         for member in self.members_:
