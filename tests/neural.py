@@ -50,3 +50,19 @@ def texts_and_labels(n=100, seed=0):
     labels = [sorted({int(x) for x in random.integers(12, size=2)}) for _ in range(n)]
     texts = [" ".join([WORDS[x] for x in own] + [WORDS[12 + i] for i in random.integers(40, size=3)]) for own in labels]
     return texts, [[f"label{x}" for x in own] for own in labels]
+
+
+def topics(n=900, n_labels=220, seed=0):
+    """Texts with labels of many clusters: a label's own word, a word of its topic, and noise."""
+    random = np.random.default_rng(seed)
+    texts, labels = [], []
+    for _ in range(n):
+        own = sorted(set((random.zipf(1.3, 2) - 1) % n_labels))
+        words = (
+            [f"own{x}" for x in own]
+            + [f"topic{x % 12}" for x in own]
+            + [f"noise{x}" for x in random.integers(40, size=4)]
+        )
+        texts.append(" ".join(words))
+        labels.append([f"label{x}" for x in own])
+    return texts, labels

@@ -33,6 +33,13 @@ def small_transformer(cls, **options):
     return cls(encoder=ramify.BagEncoder(width=32), training=training, **options)
 
 
+def small_shortlisted(cls, **options):
+    training = TrainingConfig(epochs=5, min_steps=60)
+    if cls is ramify.Astec:
+        options = {"surrogate": training, **options}
+    return cls(encoder=ramify.BagEncoder(width=64), training=training, **options)
+
+
 def small_ensemble(**options):
     own = {name: value for name, value in options.items() if name in ("seed", "threads", "verbose")}
     return ramify.Ensemble((ramify.XRLinear(**own), ramify.OneVsAll(**own)), **options)
@@ -47,6 +54,8 @@ MODELS = {
     "neural-one-vs-all": (lambda **options: small_neural(**options), True),
     "xr-transformer": (lambda **options: small_transformer(ramify.XRTransformer, **options), True),
     "x-transformer": (lambda **options: small_transformer(ramify.XTransformer, **options), True),
+    "lightdxml": (lambda **options: small_shortlisted(ramify.LightDXML, **options), True),
+    "astec": (lambda **options: small_shortlisted(ramify.Astec, **options), True),
     "ensemble": (lambda **options: small_ensemble(**options), True),
     "elias++": (lambda **options: small_elias(ranker="sparse", stages=1, **options), True),
 }

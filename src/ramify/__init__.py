@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from ramify import datasets, features, metrics
     from ramify.base.errors import DataError, ModelFormatError, NotFittedError, RamifyError
     from ramify.base.ranking import Ranking
+    from ramify.index.ann import AnnConfig
     from ramify.io.dataset import Dataset
     from ramify.io.formats import read, write
     from ramify.metrics.report import evaluate
     from ramify.models import load
+    from ramify.models.astec import Astec
     from ramify.models.elias import Elias
     from ramify.models.ensemble import Ensemble
+    from ramify.models.lightdxml import LightDXML
     from ramify.models.neural import NeuralOneVsAll
     from ramify.models.one_vs_all import OneVsAll
     from ramify.models.popular import Popular
@@ -45,9 +48,12 @@ _WHERE = {
     "write": "ramify.io.formats",
     "evaluate": "ramify.metrics.report",
     "load": "ramify.models",
+    "AnnConfig": "ramify.index.ann",
+    "Astec": "ramify.models.astec",
     "BagEncoder": "ramify.nn.encoder",
     "Elias": "ramify.models.elias",
     "Ensemble": "ramify.models.ensemble",
+    "LightDXML": "ramify.models.lightdxml",
     "NeuralOneVsAll": "ramify.models.neural",
     "OneVsAll": "ramify.models.one_vs_all",
     "Popular": "ramify.models.popular",
@@ -60,11 +66,14 @@ _WHERE = {
 _MODULES = ("datasets", "features", "metrics")
 
 __all__ = [
+    "AnnConfig",
+    "Astec",
     "BagEncoder",
     "DataError",
     "Dataset",
     "Elias",
     "Ensemble",
+    "LightDXML",
     "ModelFormatError",
     "NeuralOneVsAll",
     "NotFittedError",

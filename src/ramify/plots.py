@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,21 @@ def plot_index(report: IndexReport, folder: str | os.PathLike[str]) -> list[Path
     return [_draw(place / f"{name}.png", draw) for name, draw in drawings.items()]
 
 
+def plot_curves(curves: dict[str, list[list[float]]], folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw P@1 and PSP@1 on held-out points against what was tried, a picture each; return the files.
+
+    `curves` has rows of x, P@1 and PSP@1 by the name of x.
+    """
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, rows in curves.items():
+        if rows:
+            draw = functools.partial(_curve, name=name, rows=rows)
+            paths.append(_draw(place / f"by-{name.replace(' ', '-')}.png", draw))
+    return paths
+
+
 def _draw(path: Path, draw: Callable[[Any], None]) -> Path:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -44,6 +60,14 @@ def _draw(path: Path, draw: Callable[[Any], None]) -> Path:
     draw(axes)
     figure.savefig(path, dpi=120)
     return path
+
+
+def _curve(axes: Any, name: str, rows: list[list[float]]) -> None:
+    x, first, rare = zip(*rows, strict=True)
+    axes.plot(x, first, marker="o", label="P@1")
+    axes.plot(x, rare, marker="s", label="PSP@1")
+    axes.set(xlabel=name, ylabel="%", title="Held-out points")
+    axes.legend()
 
 
 def _edge_scores(axes: Any, report: IndexReport) -> None:

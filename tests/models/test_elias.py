@@ -4,27 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from neural import topics
 
 import ramify
 from ramify import ModelFormatError
 from ramify.models.elias import Elias
 from ramify.nn.trainer import TrainingConfig
-
-
-def topics(n=900, n_labels=220, seed=0):
-    """Texts with labels of many clusters: a label's own word, a word of its topic, and noise."""
-    random = np.random.default_rng(seed)
-    texts, labels = [], []
-    for _ in range(n):
-        own = sorted(set((random.zipf(1.3, 2) - 1) % n_labels))
-        words = (
-            [f"own{x}" for x in own]
-            + [f"topic{x % 12}" for x in own]
-            + [f"noise{x}" for x in random.integers(40, size=4)]
-        )
-        texts.append(" ".join(words))
-        labels.append([f"label{x}" for x in own])
-    return texts, labels
 
 
 def small(**options):

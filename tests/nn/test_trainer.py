@@ -40,6 +40,9 @@ class Counter:
 
     passes = 8
 
+    def begin_pass(self, number):
+        self.begun = [*getattr(self, "begun", []), number]
+
     def judge(self):
         self.judged_with.append(float(self.weight[0]))
         return None if self.scores is None else (next(self.scores), 50.0)

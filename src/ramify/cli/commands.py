@@ -109,12 +109,15 @@ def print_evaluation(result: Evaluation) -> None:
 
 
 def _plot(model: Model, folder: str, given: tuple[Any, ...]) -> None:
-    from ramify.plots import plot_index
+    from ramify.plots import plot_curves, plot_index
 
-    look = getattr(model, "index_report", None)
-    if look is None:
+    if hasattr(model, "index_report"):
+        paths = plot_index(model.index_report(*given), folder)
+    elif hasattr(model, "curves"):
+        paths = plot_curves(model.curves(), folder)
+    else:
         raise DataError(f"there is nothing to draw of a {model.kind} model; --plots is for models with a learned index")
-    for path in plot_index(look(*given), folder):
+    for path in paths:
         say(f"wrote {path}")
 
 

@@ -20,6 +20,8 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "xr-transformer": ("ramify.models.xrtransformer", "XRTransformer"),
     "x-transformer": ("ramify.models.xtransformer", "XTransformer"),
     "neural-one-vs-all": ("ramify.models.neural", "NeuralOneVsAll"),
+    "astec": ("ramify.models.astec", "Astec"),
+    "lightdxml": ("ramify.models.lightdxml", "LightDXML"),
     "ensemble": ("ramify.models.ensemble", "Ensemble"),
 }
 """Key of each model → module and class. Modules are imported when their model is first used."""

@@ -56,7 +56,7 @@ class Elias(EncodedModel):
     shortlist_weight: float = param(0.05, "weight of the loss that brings true labels onto the shortlist", low=0)
     first: TrainingConfig = param(factory=TrainingConfig, doc="training of the first stage")
     second: TrainingConfig = param(
-        factory=lambda: TrainingConfig(epochs=6, encoder_rate=0.004), doc="training of the second stage"
+        factory=lambda: TrainingConfig(encoder_rate=0.004), doc="training of the second stage"
     )
     fresh_labels: bool = param(
         True, "the classifiers of the second stage start anew: those of the first have learned its points by heart"

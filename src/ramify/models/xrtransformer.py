@@ -24,7 +24,7 @@ from ramify.models.encoded import EncodedModel, joined
 from ramify.models.xrlinear import XRLinear
 from ramify.nn.encoder import Bag
 from ramify.nn.learner import Encoder, EncoderWithHead
-from ramify.nn.level_head import LevelHead, LevelTargets
+from ramify.nn.list_head import LevelTargets, ListHead, squared_hinge
 from ramify.nn.points import Points
 from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint, train
 from ramify.rank import negatives as mining
@@ -180,7 +180,7 @@ def _everywhere(n: int) -> Csr:
     return csr_from_parts(np.ones(n, np.float32), np.zeros(n, np.int32), np.arange(n + 1), (n, 1))
 
 
-def _bootstrap(vectors: FloatArray, targets: Csr, M: Csr, children: LongArray, threads: int) -> LevelHead:
+def _bootstrap(vectors: FloatArray, targets: Csr, M: Csr, children: LongArray, threads: int) -> ListHead:
     """Return a head for a level, trained on the vectors (n, D) as they are before the level."""
     W = fit_ovr(vectors, targets, M, clusters=children, config=BOOTSTRAP, threads=threads).toarray()
-    return LevelHead(np.ascontiguousarray(W[:, :-1]), np.ascontiguousarray(W[:, -1]))
+    return ListHead(np.ascontiguousarray(W[:, :-1]), np.ascontiguousarray(W[:, -1]), squared_hinge)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
-from ramify.base.types import Csr, FloatArray, LongArray
+from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.io.files import BadLines, read_lines
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
@@ -28,6 +28,9 @@ class BagEncoder(Config):
     """
 
     width: int = param(300, "numbers in a vector; dense features keep their own width", low=2)
+    start: Literal["corpus", "random"] = param(
+        "corpus", "'corpus': word vectors start from what words occur with; 'random': from random numbers"
+    )
     power_steps: int = param(3, "rounds of the decomposition that word vectors start from", low=0)
     vectors: str | None = param(
         None,
@@ -38,6 +41,9 @@ class BagEncoder(Config):
 
 class Bag(Parts):
     """A `BagEncoder` with its arrays: φ = h + relu(R h + r), h = relu(Σ x_t e_t) or dense features as they are."""
+
+    bound: float | None = None
+    """Largest spectral norm of R while it is trained."""
 
     def __init__(self, words: FloatArray | None, residual: FloatArray, offset: FloatArray) -> None:
         self.words = None if words is None else RowTable(words, None)
@@ -58,7 +64,10 @@ class Bag(Parts):
             width, words = X.dense.shape[1], None
         else:
             width = config.width
-            words = word_vectors(X.sparse, Y, width, power_steps=config.power_steps, random=random, threads=threads)
+            if config.start == "random":
+                words = _with_length(random.uniform(-1, 1, (X.sparse.shape[1], width)), X.sparse, threads)
+            else:
+                words = word_vectors(X.sparse, Y, width, power_steps=config.power_steps, random=random, threads=threads)
             if config.vectors is not None:
                 if terms is None:
                     raise DataError("word vectors from a file need texts: the columns of a matrix have no words")
@@ -107,6 +116,9 @@ class Bag(Parts):
             lists, values = padded_rows(X.sparse)
             self.words.step(native.group_pairs(lists, X.sparse.shape[1]), values, d_h, adam, threads)
         self.residual.step(d_z.T @ h, adam)
+        if self.bound is not None:
+            norm = spectral_norm(self.residual.values)
+            self.residual.values *= np.float32(min(1.0, self.bound / max(norm, 1e-30)))
         self.offset.step(d_z.sum(axis=0), adam)
 
     def parts(self) -> dict[str, RowTable | DenseParameter]:
@@ -158,11 +170,17 @@ def word_vectors(
         parts.append(_directions(there, back, rank, power_steps, random, threads))
     directions = np.hstack(parts)
     vectors = np.hstack([directions, -directions])[:, :width]
-    vectors = np.ascontiguousarray(np.pad(vectors, ((0, 0), (0, width - vectors.shape[1]))), np.float32)
+    vectors = np.pad(vectors, ((0, 0), (0, width - vectors.shape[1])))
+    assert vectors.shape == (n_words, width)
+    return _with_length(vectors, X, threads)
+
+
+def _with_length(vectors: AnyArray, X: Csr, threads: int) -> FloatArray:
+    """Word vectors (V, width) by which texts X (n × V) have vectors of the length that training starts from."""
+    vectors = np.ascontiguousarray(vectors, np.float32)
     size = np.sqrt(
         np.mean(np.square(native.spmm_dense(X[: min(len(X.indptr) - 1, 4096)], vectors, threads)).sum(axis=1))
     )
-    assert vectors.shape == (n_words, width)
     return vectors * np.float32(START_LENGTH / size) if size > 0 else vectors
 
 
@@ -228,6 +246,18 @@ def _orthonormal(columns: FloatArray) -> tuple[FloatArray, FloatArray]:
     strength = np.sqrt(np.maximum(squares, 0.0))
     scale = np.where(strength > 1e-4 * max(1e-30, float(strength[0])), 1.0 / np.maximum(strength, 1e-30), 0.0)
     return columns @ (turn * scale).astype(np.float32), strength.astype(np.float32)
+
+
+def spectral_norm(matrix: FloatArray, rounds: int = 8) -> float:
+    """Largest factor by which a matrix stretches a vector, found by multiplying a fixed vector again and again."""
+    vector = np.ones(matrix.shape[1], np.float32) + np.arange(matrix.shape[1], dtype=np.float32) / matrix.shape[1]
+    for _ in range(rounds):
+        vector = matrix.T @ (matrix @ vector)
+        length = float(np.linalg.norm(vector))
+        if length == 0:
+            return 0.0
+        vector /= np.float32(length)
+    return float(np.linalg.norm(matrix @ vector))
 
 
 START_LENGTH = 4.0

@@ -80,6 +80,9 @@ class EncoderWithHead:
         """Passes over the points that suit the encoder."""
         return 5 if isinstance(self.encoder, Bag) and self.encoder.words is None else 8
 
+    def begin_pass(self, number: int) -> None:
+        """Nothing changes between passes."""
+
     def step(self, rows: LongArray, number: int, factor: float) -> float:
         """Learn from a batch with learning rates times `factor`; return the loss."""
         config = self.config

@@ -57,6 +57,9 @@ class Learner(Protocol):
     def passes(self) -> int:
         """Passes over the points that suit it."""
 
+    def begin_pass(self, number: int) -> None:
+        """Get ready for the next pass over the points, counted from 0."""
+
     def judge(self) -> tuple[float, float] | None:
         """How good it is now on held-out rows, higher is better, and P@1; None: nobody asks."""
 
@@ -210,6 +213,7 @@ def train(
     with blas_threads(product_threads), progress(title, n_steps, verbose) as advance:
         advance(now.number)
         while now.epoch < epochs and not now.done:
+            learner.begin_pass(now.epoch)
             losses = []
             order = now.random.permutation(rows) if size == len(rows) else _stretch(rows, size, now.epoch, seed)
             for start in range(0, len(order), config.batch_size):

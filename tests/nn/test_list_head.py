@@ -1,4 +1,4 @@
-"""The head of one level of a tree, against plain NumPy."""
+"""Classifiers on lists of labels, against plain NumPy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ramify.nn.level_head import LevelHead, LevelTargets, squared_hinge
+from ramify.nn.list_head import LevelTargets, ListHead, squared_hinge
 from ramify.nn.tables import Adam
 
 CHILDREN = np.array([0, 3, 4, 9])
@@ -15,7 +15,7 @@ CHILDREN = np.array([0, 3, 4, 9])
 def level(n=12, width=5, seed=0):
     random = np.random.default_rng(seed)
     weights, offset = random.standard_normal((9, width)), random.standard_normal(9)
-    head = LevelHead(weights.astype(np.float32), offset.astype(np.float32))
+    head = ListHead(weights.astype(np.float32), offset.astype(np.float32), squared_hinge)
     M = sparse.csr_matrix((random.random((n, 3)) < 0.5).astype(np.float32))
     Y = sparse.csr_matrix(random.integers(0, 3, (n, 9)) * (random.random((n, 9)) < 0.3), dtype=np.float32)
     above = sparse.csr_matrix((Y @ np.repeat(np.eye(3), np.diff(CHILDREN), axis=0) > 0).astype(np.float32))
@@ -25,7 +25,7 @@ def level(n=12, width=5, seed=0):
 
 def plain_loss(head, M, Y, vectors):
     """One pair after the other."""
-    weights, offset = head.nodes.weights.astype(np.float64), head.nodes.offset.astype(np.float64)
+    weights, offset = head.labels.weights.astype(np.float64), head.labels.offset.astype(np.float64)
     total, Y, M = 0.0, Y.toarray(), M.toarray()
     for i, vector in enumerate(vectors.astype(np.float64)):
         nodes = [j for c in range(3) if M[i, c] for j in range(CHILDREN[c], CHILDREN[c + 1])]
@@ -49,7 +49,7 @@ def test_targets_name_the_children_and_weigh_the_right_ones():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_loss_and_gradients_are_those_of_the_formula(threads):
     head, M, Y, vectors = level()
-    before = head.nodes.weights.copy()
+    before = head.labels.weights.copy()
     expected = plain_loss(head, M, Y, vectors)
     slopes = np.zeros(vectors.shape)
     for at in np.ndindex(*vectors.shape):
@@ -61,7 +61,7 @@ def test_loss_and_gradients_are_those_of_the_formula(threads):
     assert loss == pytest.approx(expected, rel=1e-5)
     assert d_vectors == pytest.approx(slopes, abs=1e-4)
     assert plain_loss(head, M, Y, vectors) < expected
-    assert not np.array_equal(before, head.nodes.weights)
+    assert not np.array_equal(before, head.labels.weights)
 
 
 def test_a_point_that_looks_nowhere_learns_nothing():
@@ -79,7 +79,7 @@ def test_a_point_that_looks_nowhere_learns_nothing():
 def test_the_search_looks_at_every_node():
     head, _, _, vectors = level(n=30)
     ids, scores = head.search(vectors, 4, 1)
-    every = vectors @ head.nodes.weights.T + head.nodes.offset
+    every = vectors @ head.labels.weights.T + head.labels.offset
     assert np.array_equal(ids, np.argsort(-every, axis=1)[:, :4])
     assert np.array_equal(scores, -np.sort(-every, axis=1)[:, :4])
     assert head.search(vectors, 50, 1)[0].shape == (30, 9)

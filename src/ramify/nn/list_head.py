@@ -1,6 +1,8 @@
-"""A classifier for each node of one level of a label tree, trained against the nodes that compete for a point."""
+"""A classifier for each label, or each node of a level of a tree, trained against those that compete for a point."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from scipy import sparse
@@ -11,34 +13,38 @@ from ramify.nn.encoder import padded_rows
 from ramify.nn.tables import Adam, Parts, RowTable
 
 ROWS_AT_ONCE = 2048
-"""Points whose scores of all nodes are in memory together."""
+"""Points whose scores of all labels are in memory together."""
 
 
-class LevelHead(Parts):
-    """Classifiers (m, D) with offsets (m,) of the m nodes of a level; the loss is the weighted squared hinge.
+Loss = Callable[[FloatArray, FloatArray, BoolArray], tuple[float, FloatArray]]
+"""Of scores (n, k), weights (n, k) above 0 where a label is right, and where there is one: loss and gradients."""
 
-    Only the nodes that a point's row of the targets names are looked at in a step.
+
+class ListHead(Parts):
+    """Classifiers (m, D) with offsets (m,) of the m labels.
+
+    Only those that a point's row of the targets names are looked at in a step.
     """
 
-    def __init__(self, weights: FloatArray, offset: FloatArray) -> None:
-        self.nodes = RowTable(weights, offset)
+    def __init__(self, weights: FloatArray, offset: FloatArray, loss: Loss) -> None:
+        self.labels, self.loss = RowTable(weights, offset), loss
 
     def step(self, vectors: FloatArray, Y: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
         """Learn from a batch: loss and gradients (n, D) of its vectors (n, D).
 
-        Y (n × m) stores a weight above 0 where a node is right, and a stored 0 where it competes and is wrong.
+        Y (n × m) stores a weight above 0 where a label is right, and a stored 0 where it competes and is wrong.
         """
         lists, weights = padded_rows(Y)
         pairs = native.group_pairs(lists, Y.shape[1])
-        scores = self.nodes.dot(pairs, lists.shape[1], vectors, threads)
-        loss, d_scores = squared_hinge(scores, weights, lists >= 0)
-        d_vectors = self.nodes.dot_back(pairs, d_scores, threads)
-        self.nodes.step(pairs, d_scores, vectors, adam, threads)
+        scores = self.labels.dot(pairs, lists.shape[1], vectors, threads)
+        loss, d_scores = self.loss(scores, weights, lists >= 0)
+        d_vectors = self.labels.dot_back(pairs, d_scores, threads)
+        self.labels.step(pairs, d_scores, vectors, adam, threads)
         return loss, d_vectors
 
     def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
-        """Ids and scores (n, k) of the best nodes of vectors (n, D); every node is looked at."""
-        weights, offset = self.nodes.weights, self.nodes.offset
+        """Ids and scores (n, k) of the best labels of vectors (n, D); every one is looked at."""
+        weights, offset = self.labels.weights, self.labels.offset
         assert offset is not None
         k = min(k, len(weights))
         ids = np.empty((len(vectors), k), np.int32)
@@ -54,22 +60,36 @@ class LevelHead(Parts):
 
     def parts(self) -> dict[str, RowTable]:  # type: ignore[override]  # fewer kinds of parts
         """Everything that is trained, by name."""
-        return {"nodes": self.nodes}
+        return {"labels": self.labels}
 
 
 def squared_hinge(scores: FloatArray, weights: FloatArray, there: BoolArray) -> tuple[float, FloatArray]:
-    """Weighted squared hinge of scores (n, k), and its gradients: the mean over a point's nodes, then over the points.
-
-    Parameters
-    ----------
-    weights : (n, k) above 0 where a node is right
-    there : (n, k) false where a list has ended
-    """
+    """Weighted squared hinge, and its gradients: the mean over a point's labels, then over the points."""
     sign = np.where(weights > 0, np.float32(1), np.float32(-1))
     short = np.where(there, np.maximum(0, 1 - sign * scores), np.float32(0))
     cost = np.where(weights > 0, weights, np.float32(1)) / (len(scores) * np.maximum(1, there.sum(axis=1))[:, None])
     loss = float((cost * np.square(short)).sum(dtype=np.float64))
     return loss, np.ascontiguousarray(-2 * sign * short * cost, np.float32)
+
+
+def cross_entropy(scores: FloatArray, weights: FloatArray, there: BoolArray) -> tuple[float, FloatArray]:
+    """Binary cross-entropy of σ(scores), and its gradients: the sum over a point's labels, the mean over the points."""
+    n = np.float32(1 / max(1, len(scores)))
+    powers = np.exp(-np.abs(scores))
+    right = weights > 0
+    cost = np.log1p(powers) + np.maximum(np.where(right, -scores, scores), 0)
+    chance = np.where(scores >= 0, np.float32(1), powers) / (1 + powers)
+    gradients = np.where(there, (chance - right) * n, np.float32(0))
+    return float(n * cost[there].sum(dtype=np.float64)), np.ascontiguousarray(gradients, np.float32)
+
+
+def with_weights(competing: Csr, right: Csr) -> Csr:
+    """Targets (n × m) as `ListHead.step` takes them: what competes (ones), and the weights of what is right."""
+    # Sparse sums drop zeros, so that 1 is added first and taken away at the end.
+    both = (competing + right).tocsr()
+    both.sort_indices()
+    both.data -= 1.0
+    return both
 
 
 class LevelTargets:
@@ -88,11 +108,7 @@ class LevelTargets:
         self._below = sparse.csr_matrix((ones, np.arange(m, dtype=np.int32), children), (len(children) - 1, m))
 
     def __call__(self, rows: LongArray) -> Csr:
-        """Targets (len(rows) × m) as `LevelHead.step` takes them."""
+        """Targets (len(rows) × m) as `ListHead.step` takes them."""
         competing = self.M[rows] @ self._below
         competing.data[:] = 1.0
-        # Sparse sums drop zeros, so that 1 is added first and taken away at the end.
-        both = (competing + self.Y[rows]).tocsr()
-        both.sort_indices()
-        both.data -= 1.0
-        return both
+        return with_weights(competing, self.Y[rows])

@@ -1,0 +1,204 @@
+"""Astec, the model of DeepXML that LightDXML is measured against: four modules, one after the other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ramify.base import native
+from ramify.base.config import param
+from ramify.base.errors import ModelFormatError
+from ramify.base.inputs import Inputs
+from ramify.base.mixed import Mixed
+from ramify.base.sparse import as_csr, csr_from_parts
+from ramify.base.threads import resolve_threads
+from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.index.ann import AnnIndex
+from ramify.index.graph import build_clusters
+from ramify.io.labels import LabelVocabulary
+from ramify.io.store import Store, StoreWriter
+from ramify.labels.representations import pifa_mixed
+from ramify.models.base import refuse_given
+from ramify.models.encoded import joined
+from ramify.models.shortlisted import ShortlistedModel, classifiers_of, open_encoder
+from ramify.nn.all_labels import AllLabels
+from ramify.nn.encoder import Bag, padded_rows
+from ramify.nn.graph import start_labels
+from ramify.nn.label_encoder import label_means
+from ramify.nn.learner import Encoder, EncoderWithHead
+from ramify.nn.points import Points
+from ramify.nn.shortlists import ListLearner, best_of
+from ramify.nn.trainer import TrainingConfig, hold_out, train
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Astec(ShortlistedModel):
+    """Learns features on clusters of labels, freezes them, and trains classifiers on the labels near each point.
+
+    First the encoder learns to tell clusters of labels apart. Its vectors are frozen: shortlists come from searches for
+    the middles of labels and for other points, once. Then a layer of bounded strength adapts the vectors while the
+    classifiers are trained on shortlists and some random labels; a re-ranker may follow.
+    """
+
+    kind: ClassVar[str] = "astec"
+
+    reranker: bool = param(True, "train a second encoder with classifiers of its own on what is ranked highest")
+    n_clusters: int | None = param(None, "clusters of labels, a power of two; None: about an eighth of them", low=1)
+    surrogate: TrainingConfig = param(factory=TrainingConfig, doc="how the encoder is trained on clusters of labels")
+    neighbours: int = param(50, "points near a point whose labels are candidates", low=1)
+    neighbour_weight: float = param(0.075, "share of near points in the similarity of a label", low=0, high=1)
+    random_negatives: int = param(150, "random labels that the classifiers of a point are trained on as well", low=0)
+    strength: float = param(
+        1.0, "largest factor by which the layer on frozen vectors stretches one (its norm)", above=0
+    )
+
+    # ---- training ----
+
+    def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
+        refuse_given(self, given)
+        points, threads = self._fit_points(inputs), resolve_threads(self.threads)
+        rows, judged = hold_out(labels, self.training.validation, self.seed)
+        own = labels[rows]
+        self.encoder_ = self._fit_surrogate(points, labels, rows, judged, threads)
+        vectors = self.encoder_.encode(points, threads)
+        self._build_indices(vectors[rows], own, threads)
+
+        frozen = Points(Mixed.of(vectors))
+        self.transfer_ = Bag.start(frozen.features, own, None, seed=self.seed + 3, threads=threads)
+        self.transfer_.bound = self.strength
+        head = self._start_head(own, vectors[rows], threads)
+        self.classifiers_ = classifiers_of(head)
+        learner = ListLearner(
+            self.transfer_, head, frozen, labels, rows, judged, self.training, seed=self.seed + 4, threads=threads
+        )
+        width = min(self.shortlist, labels.shape[1])
+        random = np.random.default_rng(self.seed + 5)
+        lists, _ = self._search(vectors[rows], width, threads)
+        others = random.integers(0, labels.shape[1], (len(rows), min(self.random_negatives, labels.shape[1])))
+        learner.set_lists(np.hstack([others.astype(np.int32), lists]), self._search(vectors[judged], width, threads))
+        train(
+            rows,
+            learner,
+            self.training,
+            title="classifiers",
+            seed=self.seed + 6,
+            verbose=self.verbose,
+            checkpoint=self._checkpoint("classifiers"),
+        )
+        self.by_pass_ = [[i + 1, *pair] for i, pair in enumerate(learner.curve)]
+        self._set_beta(learner.by_beta())
+        self._fit_reranker(points, labels, rows, judged, threads)
+        self._remove_checkpoints("surrogate", "classifiers")
+
+    def _fit_surrogate(self, points: Points, Y: Csr, rows: LongArray, judged: LongArray, threads: int) -> Encoder:
+        """Train an encoder to tell clusters of labels apart."""
+        own = Y[rows]
+        encoder = self._start_encoder(points.take(rows), own, self.seed, threads)
+        vectors = encoder.encode(points.take(rows), threads)
+        n_clusters = self.n_clusters or 2 ** max(0, round(math.log2(Y.shape[1] / 8)))
+        Z = pifa_mixed(joined(points.take(rows).features, vectors), own, normalize_y=False, threads=threads)
+        cluster_of = build_clusters(Z, n_clusters, seed=self.seed, threads=threads)
+        n_clusters = int(cluster_of.max()) + 1
+        begin, n_labels = np.arange(Y.shape[1] + 1), Y.shape[1]
+        membership = csr_from_parts(np.ones(n_labels, np.float32), cluster_of, begin, (n_labels, n_clusters))
+        clusters = (Y @ membership).tocsr()
+        clusters.data[:] = 1.0
+        clusters.sort_indices()
+        head = AllLabels(*start_labels(clusters[rows], vectors, n_clusters, threads))
+        learner = EncoderWithHead(
+            encoder, head, points, clusters, judged, self.surrogate, seed=self.seed + 1, threads=threads
+        )
+        train(
+            rows,
+            learner,
+            self.surrogate,
+            title="clusters of labels",
+            seed=self.seed + 2,
+            verbose=self.verbose,
+            checkpoint=self._checkpoint("surrogate"),
+        )
+        return encoder
+
+    def _build_indices(self, vectors: FloatArray, Y: Csr, threads: int) -> None:
+        """Index the middles of the labels that have points, and the points themselves with their labels."""
+        known = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
+
+        def build(among: FloatArray, k: int, names: IntArray | None) -> AnnIndex:
+            return AnnIndex.build(among, self.index, k=k, names=names, queries=vectors, seed=self.seed, threads=threads)
+
+        middles = label_means(vectors, Y, threads)[known]
+        self.middles_ = build(middles, min(self.shortlist, Y.shape[1]), known)
+        self.points_ = build(vectors, self.neighbours, None)
+        self.point_labels_ = Y
+
+    # ---- prediction ----
+
+    def _search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Labels (n, k) whose middles or whose points are near frozen vectors (n, D), and how near, from 0 to 1."""
+        n, share = len(vectors), np.float32(self.neighbour_weight)
+        middles = _as_matrix(*self.middles_.search(vectors, k, threads), (n, self._n_searched))
+        near = _as_matrix(*self.points_.search(vectors, self.neighbours, threads), (n, len(self.points_)))
+        votes = native.spmm(near, self.point_labels_, threads, unit_rows=False)
+        most = np.maximum(votes.max(axis=1).toarray(), np.float32(1e-30))
+        votes.data /= np.repeat(most.ravel(), np.diff(votes.indptr))
+        both = as_csr((1 - share) * middles + share * votes, "similarities")
+        ids, scores = padded_rows(native.largest_entries(both, k, threads))
+        return best_of(ids, np.where(ids >= 0, scores, np.float32(-np.inf)), k)
+
+    def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:
+        frozen = self.encoder_.encode(points, threads)
+        return *self._search(frozen, k, threads), self.transfer_.encode(Points(Mixed.of(frozen)), threads)
+
+    def _encoders(self) -> list[Encoder]:
+        return [self.encoder_]
+
+    def _indices(self) -> dict[str, AnnIndex]:
+        return {"labels": self.middles_, "points": self.points_}
+
+    # ---- files ----
+
+    def _save(self, writer: StoreWriter) -> dict[str, Any]:
+        writer.array("point_begin", self.point_labels_.indptr.astype(np.int64))
+        writer.array("point_labels", self.point_labels_.indices.astype(np.int32))
+        return {
+            **self._save_points(writer),
+            "encoder": self.encoder_.save_to(writer, "encoder_"),
+            "transfer": self.transfer_.save_to(writer, "transfer_"),
+            "labels": self.middles_.save_to(writer, "labels_"),
+            "points": self.points_.save_to(writer, "points_"),
+            "ranking": self._save_ranking(writer),
+        }
+
+    def _load(self, store: Store, state: Any) -> None:
+        if not isinstance(state, dict):
+            raise ModelFormatError(f"the manifest of {store.path} does not name the model's parts")
+        shape, trained = self._load_points(store, state)
+        self.encoder_ = open_encoder(store, state.get("encoder"), "encoder_", shape, trained)
+        width = self.encoder_.width
+        self.transfer_ = Bag.load_from(store, state.get("transfer"), "transfer_", (0, width))
+        self.middles_ = AnnIndex.load_from(store, state.get("labels"), "labels_", width, self.n_labels)
+        begin = store.array("point_begin", np.int64, ndim=1)
+        self.points_ = AnnIndex.load_from(store, state.get("points"), "points_", width, max(1, len(begin) - 1))
+        labels = store.array("point_labels", np.int32, ndim=1, bounds=(0, self.n_labels))
+        if (
+            len(begin) != len(self.points_) + 1
+            or begin[0] != 0
+            or np.any(np.diff(begin) < 0)
+            or begin[-1] != len(labels)
+        ):
+            raise ModelFormatError(f"{store.path}: the labels of the points do not fit them")
+        shape_of_labels = len(self.points_), self.n_labels
+        self.point_labels_ = csr_from_parts(np.ones(len(labels), np.float32), labels, begin, shape_of_labels)
+        self._load_ranking(store, state.get("ranking"), shape, trained, width)
+
+
+def _as_matrix(ids: IntArray, similarities: FloatArray, shape: tuple[int, int]) -> Csr:
+    """What was found (n, k) as a matrix of similarities from 0 to 1."""
+    there = ids >= 0
+    begin = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    found = csr_from_parts((1 + similarities[there]) / 2, ids[there], begin, shape)
+    found.sort_indices()
+    return found

@@ -1,0 +1,226 @@
+"""What models have in common that search a shortlist of near labels, and let classifiers rank it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ramify.base.config import param
+from ramify.base.errors import ModelFormatError
+from ramify.base.inputs import Inputs
+from ramify.base.threads import resolve_threads
+from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.index.ann import AnnConfig, AnnIndex
+from ramify.io.store import Store, StoreWriter
+from ramify.metrics.report import Evaluation
+from ramify.models.encoded import EncodedModel
+from ramify.nn.encoder import Bag
+from ramify.nn.graph import start_labels
+from ramify.nn.learner import Encoder
+from ramify.nn.list_head import ListHead, cross_entropy
+from ramify.nn.points import Points
+from ramify.nn.shortlists import ListLearner, best_beta, best_of, fused, list_logits
+from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
+from ramify.nn.transformer import Transformer, TransformerEncoder
+
+RERANKED = 100
+"""Labels of a row that a re-ranker looks at, or more where more are asked for."""
+
+Classifiers = tuple[FloatArray, FloatArray]
+"""Weights (L, D) and offsets (L,)."""
+
+
+@dataclass(eq=False)
+class Reranker:
+    """A second encoder with classifiers of its own, trained on what the first ones rank highest.
+
+    `weight` is its share in the final score.
+    """
+
+    encoder: Encoder
+    classifiers: Classifiers
+    weight: float
+
+    def rank(
+        self, points: Points, ids: IntArray, scores: FloatArray, k: int, threads: int
+    ) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best labels, given lists (n, m) with scores."""
+        ids, scores = best_of(ids, scores, max(k, min(RERANKED, ids.shape[1])))
+        logits = list_logits(*self.classifiers, ids, self.encoder.encode(points, threads), threads)
+        return best_of(ids, fused(ids, logits, scores, self.weight), k)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ShortlistedModel(EncodedModel):
+    """Base of models whose search finds the labels near a point; classifiers score them."""
+
+    shortlist: int = param(300, "labels near a point that its classifiers are trained on and scored for", low=1)
+    index: AnnConfig = param(factory=AnnConfig, doc="how near labels are found")
+    beta: float | None = param(
+        None, "weight of the classifier against the similarity; None: what is best on held-out points", low=0, high=1
+    )
+    reranker: bool = param(False, "train a second encoder with classifiers of its own on what is ranked highest")
+    training: TrainingConfig = param(factory=TrainingConfig, doc="how encoder and classifiers are trained")
+    checkpoints: str | None = param(None, "folder for checkpoints; a training that was interrupted goes on from there")
+
+    def _checkpoint(self, name: str) -> Path | None:
+        return None if self.checkpoints is None else Path(self.checkpoints) / name
+
+    def _remove_checkpoints(self, *names: str) -> None:
+        for name in names:
+            place = self._checkpoint(name)
+            if place is not None:
+                remove_checkpoint(place)
+
+    def _start_head(self, Y: Csr, vectors: FloatArray, threads: int) -> ListHead:
+        return ListHead(*start_labels(Y, vectors, min(self.shortlist, Y.shape[1]), threads), cross_entropy)
+
+    def _set_beta(self, found: dict[float, Evaluation]) -> None:
+        """Choose the weight of the classifier, and remember what the held-out points say about others."""
+        self.beta_ = best_beta(found) if self.beta is None else self.beta
+        self.by_beta_ = [[beta, r["P@1"], r["PSP@1"]] for beta, r in found.items()]
+
+    def _fit_reranker(self, points: Points, Y: Csr, rows: LongArray, judged: LongArray, threads: int) -> None:
+        """Train the re-ranker on the lists that the model gives its points now."""
+        self.reranker_: Reranker | None = None
+        if not self.reranker:
+            return
+        width = min(RERANKED, Y.shape[1])
+        encoder = self._start_encoder(points.take(rows), Y[rows], self.seed + 10, threads)
+        head = self._start_head(Y[rows], encoder.encode(points.take(rows), threads), threads)
+        learner = ListLearner(
+            encoder, head, points, Y, rows, judged, self.training, seed=self.seed + 11, threads=threads
+        )
+        lists, _ = self._rank_points(points.take(rows), width, threads)
+        learner.set_lists(lists, self._rank_points(points.take(judged), width, threads))
+        train(
+            rows,
+            learner,
+            self.training,
+            title="re-ranker",
+            seed=self.seed + 12,
+            verbose=self.verbose,
+            checkpoint=self._checkpoint("re-ranker"),
+        )
+        self.reranker_ = Reranker(encoder, classifiers_of(head), best_beta(learner.by_beta(), 0.5))
+        self._remove_checkpoints("re-ranker")
+
+    # ---- prediction ----
+
+    @abstractmethod
+    def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Labels (n, k) near each point with their similarities, and the vectors (n, D) that classifiers see."""
+
+    def _rank_points(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        ids, similarities, vectors = self._near(points, max(k, min(self.shortlist, self._n_searched)), threads)
+        scores = fused(ids, list_logits(*self.classifiers_, ids, vectors, threads), similarities, self.beta_)
+        if self.reranker_ is not None:
+            return self.reranker_.rank(points, ids, scores, k, threads)
+        return best_of(ids, scores, k)
+
+    @property
+    def _n_searched(self) -> int:
+        return len(self.classifiers_[1])
+
+    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        points = self._make_points(inputs)
+        return self._rank_points(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
+
+    def _encoders(self) -> list[Encoder]:
+        """Return the encoders that points go through before they are searched for."""
+        raise NotImplementedError
+
+    def _transformers(self) -> list[Transformer]:
+        encoders = self._encoders() if self.reranker_ is None else [*self._encoders(), self.reranker_.encoder]
+        return [e for e in encoders if isinstance(e, Transformer)] or super()._transformers()
+
+    # ---- looking at what was learned ----
+
+    def curves(self) -> dict[str, list[list[float]]]:
+        """P@1 and PSP@1 on the held-out points, by the weight of the classifier and by pass: rows of x, P@1, PSP@1."""
+        self._check_fitted()
+        return {"weight of the classifier": self.by_beta_, "pass": self.by_pass_}
+
+    def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
+        """Tables of the curves and of the index."""
+        tables = {
+            f"held-out points by {name}": [
+                [name, "P@1", "PSP@1"],
+                *([f"{x:g}", f"{first:.2f}", f"{rare:.2f}"] for x, first, rare in rows),
+            ]
+            for name, rows in self.curves().items()
+        }
+        found = [["index", "method", "vectors", "effort", "recall"]]
+        found += [[n, i.method, f"{len(i):,}", f"{i.effort}", f"{i.recall:.1%}"] for n, i in self._indices().items()]
+        chosen = [["weight of the classifier", "of the re-ranker"], [f"{self.beta_:g}", self._reranker_weight()]]
+        return {"index": found, "score": chosen, **tables}
+
+    def _reranker_weight(self) -> str:
+        return "none" if self.reranker_ is None else f"{self.reranker_.weight:g}"
+
+    @abstractmethod
+    def _indices(self) -> dict[str, AnnIndex]:
+        """Return what is searched, by name."""
+
+    # ---- files ----
+
+    def _save_ranking(self, writer: StoreWriter) -> dict[str, Any]:
+        """Write classifiers and re-ranker; return what the manifest says of them."""
+        for name, array in zip(("weights", "offset"), self.classifiers_, strict=True):
+            writer.array(f"classifier_{name}", array)
+        again = None
+        if self.reranker_ is not None:
+            for name, array in zip(("weights", "offset"), self.reranker_.classifiers, strict=True):
+                writer.array(f"reranker_{name}", array)
+            encoder = self.reranker_.encoder.save_to(writer, "reranker_encoder_")
+            again = {"encoder": encoder, "weight": self.reranker_.weight}
+        return {"beta": self.beta_, "by_beta": self.by_beta_, "by_pass": self.by_pass_, "reranker": again}
+
+    def _load_ranking(
+        self, store: Store, state: Any, shape: tuple[int, int], trained: TransformerEncoder | None, width: int
+    ) -> None:
+        """Open what `_save_ranking` wrote, for vectors of the given width."""
+        if not isinstance(state, dict) or not (
+            isinstance(state.get("beta"), int | float) and all(_is_curve(state.get(n)) for n in ("by_beta", "by_pass"))
+        ):
+            raise ModelFormatError(f"the manifest of {store.path} does not say how labels are ranked")
+        self.beta_, self.by_beta_, self.by_pass_ = float(state["beta"]), state["by_beta"], state["by_pass"]
+        self.classifiers_ = self._load_classifiers(store, "classifier", width)
+        self.reranker_, again = None, state.get("reranker")
+        if again is not None:
+            if not isinstance(again, dict) or not isinstance(again.get("weight"), int | float):
+                raise ModelFormatError(f"the manifest of {store.path} does not describe the re-ranker")
+            encoder = open_encoder(store, again.get("encoder"), "reranker_encoder_", shape, trained)
+            own = self._load_classifiers(store, "reranker", encoder.width)
+            self.reranker_ = Reranker(encoder, own, float(again["weight"]))
+
+    def _load_classifiers(self, store: Store, name: str, width: int) -> Classifiers:
+        return (
+            store.array(f"{name}_weights", np.float32, shape=(self.n_labels, width)),
+            store.array(f"{name}_offset", np.float32, shape=(self.n_labels,)),
+        )
+
+
+def classifiers_of(head: ListHead) -> Classifiers:
+    """Weights and offsets of a trained head."""
+    assert head.labels.offset is not None
+    return head.labels.weights, head.labels.offset
+
+
+def open_encoder(
+    store: Store, info: Any, prefix: str, shape: tuple[int, int], trained: TransformerEncoder | None
+) -> Encoder:
+    """Open a saved encoder for points with so many sparse and dense features; `trained` if it is a transformer."""
+    if trained is not None:
+        return Transformer.load_from(store, info, prefix, trained)
+    return Bag.load_from(store, info, prefix, shape)
+
+
+def _is_curve(rows: Any) -> bool:
+    return isinstance(rows, list) and all(
+        isinstance(row, list) and len(row) == 3 and all(isinstance(x, int | float) for x in row) for row in rows
+    )

@@ -1,0 +1,83 @@
+"""Training on shortlists: what is on a list, what becomes of scores, and cycles that resume."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from ramify.nn.list_head import cross_entropy, with_weights
+from ramify.nn.shortlists import best_of, competing, fused, list_logits, row_share
+
+
+def test_every_positive_is_on_the_list_and_none_is_a_negative():
+    random = np.random.default_rng(0)
+    Y = sparse.csr_matrix((random.random((30, 50)) < 0.3).astype(np.float32))
+    lists = np.argsort(random.random((30, 50)), axis=1)[:, :12].astype(np.int32)
+    lists[:, 9:] = -1
+    lists[3] = -1
+    lists[5, 1] = lists[5, 0]  # twice
+    targets = with_weights(competing(lists, Y)[np.arange(30)], Y)
+    for i in range(30):
+        row = targets[i]
+        near, own = set(lists[i][lists[i] >= 0].tolist()), set(Y[i].indices.tolist())
+        assert set(row.indices.tolist()) == near | own
+        assert {j for j, w in zip(row.indices.tolist(), row.data, strict=True) if w > 0} == own
+        assert {j for j, w in zip(row.indices.tolist(), row.data, strict=True) if w == 0} == near - own
+
+
+def test_cross_entropy_is_that_of_the_formula():
+    random = np.random.default_rng(1)
+    scores = random.standard_normal((6, 9)).astype(np.float32) * 3
+    right, there = (random.random((6, 9)) < 0.3).astype(np.float32), random.random((6, 9)) < 0.8
+
+    def loss_at(z):
+        chance = 1 / (1 + np.exp(-z.astype(float)))
+        return -np.where(right > 0, np.log(chance), np.log(1 - chance))[there].sum() / 6
+
+    loss, gradients = cross_entropy(scores, right, there)
+    assert loss == pytest.approx(loss_at(scores), rel=1e-5)
+    for at in ((0, 0), (2, 5), (5, 8), (4, 1)):
+        moved = scores.astype(float)
+        moved[at] += 1e-5
+        back = scores.astype(float)
+        back[at] -= 1e-5
+        assert gradients[at] == pytest.approx((loss_at(moved) - loss_at(back)) / 2e-5, abs=1e-5)
+    extreme = np.array([[200.0, -200.0, 1e30, -1e30]], np.float32)
+    loss, gradients = cross_entropy(extreme, np.array([[0, 1, 1, 0]], np.float32), np.ones((1, 4), bool))
+    assert loss == pytest.approx(400)
+    assert np.all(np.isfinite(gradients))
+
+
+def test_scores_are_shares_of_the_best_of_a_row():
+    ids = np.array([[4, 2, 7], [1, -1, -1], [-1, -1, -1]], np.int32)
+    logits = np.array([[0.0, 2.0, -800.0], [-3.0, 0, 0], [0, 0, 0]], np.float32)
+    near = np.array([[0.9, 0.5, 0.1], [0.2, -np.inf, -np.inf], [-np.inf] * 3], np.float32)
+    share = row_share(ids, logits)
+    assert share[0] == pytest.approx([0.5 / (1 / (1 + np.exp(-2))), 1, 0], abs=1e-6)
+    assert share[1].tolist() == [1, 0, 0]
+    assert not share[2].any()
+    assert fused(ids, logits, near, 1.0)[0] == pytest.approx(share[0])
+    assert fused(ids, logits, near, 0.0)[0] == pytest.approx(row_share(ids, near)[0])
+    both = fused(ids, logits, near, 0.25)
+    assert both[0] == pytest.approx(0.25 * share[0] + 0.75 * row_share(ids, near)[0])
+    assert np.all(np.isneginf(both[ids < 0]))
+
+
+def test_the_best_of_a_list():
+    ids, scores = np.array([[9, 3, 5, -1]], np.int32), np.array([[0.5, 0.5, 0.9, -np.inf]], np.float32)
+    assert best_of(ids, scores, 2)[0].tolist() == [[5, 3]]
+    found, values = best_of(ids, scores, 6)
+    assert found.tolist() == [[5, 3, 9, -1, -1, -1]]
+    assert np.all(np.isneginf(values[0, 3:]))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_logits_of_lists(threads):
+    random = np.random.default_rng(2)
+    weights, offset = random.standard_normal((20, 7)).astype(np.float32), random.standard_normal(20).astype(np.float32)
+    vectors = random.standard_normal((5, 7)).astype(np.float32)
+    ids = random.integers(-1, 20, (5, 6)).astype(np.int32)
+    logits = list_logits(weights, offset, ids, vectors, threads)
+    expected = np.einsum("nkd,nd->nk", weights[ids], vectors) + offset[ids]
+    assert logits[ids >= 0] == pytest.approx(expected[ids >= 0], rel=1e-4, abs=1e-5)
