@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from ramify.index.ann import AnnConfig
 from ramify.nn.list_head import cross_entropy, with_weights
-from ramify.nn.shortlists import best_of, competing, fused, list_logits, row_share
+from ramify.nn.places import LabelPlaces, list_products
+from ramify.nn.shortlists import best_of, competing, fused, row_share
 
 
 def test_every_positive_is_on_the_list_and_none_is_a_negative():
@@ -73,11 +75,34 @@ def test_the_best_of_a_list():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_logits_of_lists(threads):
+def test_products_of_lists(threads):
     random = np.random.default_rng(2)
     weights, offset = random.standard_normal((20, 7)).astype(np.float32), random.standard_normal(20).astype(np.float32)
     vectors = random.standard_normal((5, 7)).astype(np.float32)
     ids = random.integers(-1, 20, (5, 6)).astype(np.int32)
-    logits = list_logits(weights, offset, ids, vectors, threads)
+    logits = list_products(weights, offset, ids, vectors, threads)
     expected = np.einsum("nkd,nd->nk", weights[ids], vectors) + offset[ids]
     assert logits[ids >= 0] == pytest.approx(expected[ids >= 0], rel=1e-4, abs=1e-5)
+
+
+def test_frequent_labels_are_near_everything():
+    random = np.random.default_rng(3)
+    places = random.standard_normal((200, 8)).astype(np.float32)
+    names, counts = np.arange(200, dtype=np.int32) * 3, random.permutation(200)
+    vectors = random.standard_normal((40, 8)).astype(np.float32)
+    made = LabelPlaces.build(places, names, counts, AnnConfig(), k=60, queries=vectors, seed=0, threads=1)
+    assert len(made) == 200
+    assert set(made.frequent.tolist()) == set(names[np.argsort(-counts)[:15]].tolist())
+    unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (vectors, places)]
+    cosines = unit[0] @ unit[1].T
+    for threads in (1, 3):
+        ids, near = made.search(vectors, 60, threads)
+        assert near == pytest.approx(np.take_along_axis(cosines, ids // 3, 1), abs=1e-5)
+    for i in range(40):
+        assert len(set(ids[i].tolist())) == 60
+        assert set(made.frequent.tolist()) <= set(ids[i].tolist())
+        others = [j for j in np.argsort(-cosines[i]) * 3 if j not in made.frequent][:45]
+        assert set(ids[i].tolist()) == set(others) | set(made.frequent.tolist())
+    again = LabelPlaces.from_arrays(*made.to_arrays()).search(vectors, 60, 1)
+    assert np.array_equal(again[0], ids)
+    assert np.array_equal(again[1], near)

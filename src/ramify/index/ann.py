@@ -91,7 +91,7 @@ class AnnIndex:
             raise DataError("the vectors of an index have to be finite numbers")
         names = np.arange(n, dtype=np.int32) if names is None else np.ascontiguousarray(names, np.int32)
         method = config.method if config.method != "auto" else "flat" if n <= FEW else "ivf"
-        vectors = _of_metric(vectors, config.metric)
+        vectors = of_metric(vectors, config.metric)
         faiss.omp_set_num_threads(1)  # with several, the order of insertion would be up to them
         if method == "hnsw":
             index = faiss.IndexHNSWFlat(width, min(config.links, max(2, n - 1)), faiss.METRIC_INNER_PRODUCT)
@@ -115,7 +115,7 @@ class AnnIndex:
         """Search as widely as the wanted recall asks for."""
         asked = vectors if queries is None else queries
         sample = np.random.default_rng(seed).permutation(len(asked))[:SAMPLE]
-        asked = _of_metric(asked[np.sort(sample)], self.metric)
+        asked = of_metric(asked[np.sort(sample)], self.metric)
         products = asked @ vectors.T
         exact = np.argpartition(-products, k - 1, axis=1)[:, :k]
         worst = np.take_along_axis(products, exact, 1).min(axis=1)  # as near as this is near enough
@@ -161,7 +161,7 @@ class AnnIndex:
 
     def search(self, queries: FloatArray, k: int, threads: int = 1) -> tuple[IntArray, FloatArray]:
         """Names and similarities (m, k) of the nearest vectors, best first; -1 and -inf where there are no more."""
-        found, scores = self._blocks(_of_metric(queries, self.metric), min(k, len(self)), threads)
+        found, scores = self._blocks(of_metric(queries, self.metric), min(k, len(self)), threads)
         if found.size and found.max() >= len(self):
             raise ModelFormatError("the index names vectors that it does not have")
         ids = np.where(found >= 0, self.names[found], np.int32(-1))
@@ -244,7 +244,7 @@ class AnnIndex:
         return made
 
 
-def _of_metric(vectors: FloatArray, metric: str) -> FloatArray:
+def of_metric(vectors: FloatArray, metric: str) -> FloatArray:
     """Vectors (n, D) whose inner products are the similarities."""
     vectors = np.ascontiguousarray(vectors, np.float32)
     if metric == "product":

@@ -29,6 +29,7 @@ from ramify.nn.encoder import Bag, padded_rows
 from ramify.nn.graph import start_labels
 from ramify.nn.label_encoder import label_means
 from ramify.nn.learner import Encoder, EncoderWithHead
+from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
 from ramify.nn.shortlists import ListLearner, best_of
 from ramify.nn.trainer import TrainingConfig, hold_out, train
@@ -124,14 +125,12 @@ class Astec(ShortlistedModel):
 
     def _build_indices(self, vectors: FloatArray, Y: Csr, threads: int) -> None:
         """Index the middles of the labels that have points, and the points themselves with their labels."""
-        known = np.flatnonzero(np.bincount(Y.indices, minlength=Y.shape[1])).astype(np.int32)
-
-        def build(among: FloatArray, k: int, names: IntArray | None) -> AnnIndex:
-            return AnnIndex.build(among, self.index, k=k, names=names, queries=vectors, seed=self.seed, threads=threads)
-
-        middles = label_means(vectors, Y, threads)[known]
-        self.middles_ = build(middles, min(self.shortlist, Y.shape[1]), known)
-        self.points_ = build(vectors, self.neighbours, None)
+        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        known = np.flatnonzero(counts).astype(np.int32)
+        middles, width = label_means(vectors, Y, threads)[known], min(self.shortlist, Y.shape[1])
+        common: dict[str, Any] = {"queries": vectors, "seed": self.seed, "threads": threads}
+        self.middles_ = LabelPlaces.build(middles, known, counts[known], self.index, k=width, **common)
+        self.points_ = AnnIndex.build(vectors, self.index, k=self.neighbours, **common)
         self.point_labels_ = Y
 
     # ---- prediction ----
@@ -156,7 +155,7 @@ class Astec(ShortlistedModel):
         return [self.encoder_]
 
     def _indices(self) -> dict[str, AnnIndex]:
-        return {"labels": self.middles_, "points": self.points_}
+        return {"labels": self.middles_.index, "points": self.points_}
 
     # ---- files ----
 
@@ -179,7 +178,7 @@ class Astec(ShortlistedModel):
         self.encoder_ = open_encoder(store, state.get("encoder"), "encoder_", shape, trained)
         width = self.encoder_.width
         self.transfer_ = Bag.load_from(store, state.get("transfer"), "transfer_", (0, width))
-        self.middles_ = AnnIndex.load_from(store, state.get("labels"), "labels_", width, self.n_labels)
+        self.middles_ = LabelPlaces.load_from(store, state.get("labels"), "labels_", width, self.n_labels)
         begin = store.array("point_begin", np.int64, ndim=1)
         self.points_ = AnnIndex.load_from(store, state.get("points"), "points_", width, max(1, len(begin) - 1))
         labels = store.array("point_labels", np.int32, ndim=1, bounds=(0, self.n_labels))

@@ -17,6 +17,7 @@ from ramify.models.base import refuse_given
 from ramify.models.shortlisted import ShortlistedModel, classifiers_of, open_encoder
 from ramify.nn.label_encoder import LabelEncoderConfig
 from ramify.nn.learner import Encoder
+from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
 from ramify.nn.shortlists import CyclicLearner
 from ramify.nn.trainer import hold_out, train
@@ -69,8 +70,8 @@ class LightDXML(ShortlistedModel):
         )
         with blas_threads(1):
             learner.relabel(len(history))  # where labels lie for the encoder as it is now
-        assert learner.index is not None
-        self.encoder_, self.classifiers_, self.places_ = encoder, classifiers_of(head), learner.index
+        assert learner.places is not None
+        self.encoder_, self.classifiers_, self.places_ = encoder, classifiers_of(head), learner.places
         self.by_pass_ = [[i + 1, *pair] for i, pair in enumerate(learner.curve)]
         self._set_beta(learner.by_beta())
         self._remove_checkpoints("cycles")
@@ -84,7 +85,7 @@ class LightDXML(ShortlistedModel):
         return [self.encoder_]
 
     def _indices(self) -> dict[str, AnnIndex]:
-        return {"labels": self.places_}
+        return {"labels": self.places_.index}
 
     # ---- files ----
 
@@ -102,5 +103,5 @@ class LightDXML(ShortlistedModel):
         shape, trained = self._load_points(store, state)
         self.encoder_ = open_encoder(store, state.get("encoder"), "encoder_", shape, trained)
         width = self.encoder_.width
-        self.places_ = AnnIndex.load_from(store, state.get("index"), "index_", width, self.n_labels)
+        self.places_ = LabelPlaces.load_from(store, state.get("index"), "index_", width, self.n_labels)
         self._load_ranking(store, state.get("ranking"), shape, trained, width)

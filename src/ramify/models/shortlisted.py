@@ -22,8 +22,9 @@ from ramify.nn.encoder import Bag
 from ramify.nn.graph import start_labels
 from ramify.nn.learner import Encoder
 from ramify.nn.list_head import ListHead, cross_entropy
+from ramify.nn.places import list_products
 from ramify.nn.points import Points
-from ramify.nn.shortlists import ListLearner, best_beta, best_of, fused, list_logits
+from ramify.nn.shortlists import ListLearner, best_beta, best_of, fused
 from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
 from ramify.nn.transformer import Transformer, TransformerEncoder
 
@@ -50,7 +51,7 @@ class Reranker:
     ) -> tuple[IntArray, FloatArray]:
         """Ids and scores (n, k) of the best labels, given lists (n, m) with scores."""
         ids, scores = best_of(ids, scores, max(k, min(RERANKED, ids.shape[1])))
-        logits = list_logits(*self.classifiers, ids, self.encoder.encode(points, threads), threads)
+        logits = list_products(*self.classifiers, ids, self.encoder.encode(points, threads), threads)
         return best_of(ids, fused(ids, logits, scores, self.weight), k)
 
 
@@ -117,7 +118,7 @@ class ShortlistedModel(EncodedModel):
 
     def _rank_points(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         ids, similarities, vectors = self._near(points, max(k, min(self.shortlist, self._n_searched)), threads)
-        scores = fused(ids, list_logits(*self.classifiers_, ids, vectors, threads), similarities, self.beta_)
+        scores = fused(ids, list_products(*self.classifiers_, ids, vectors, threads), similarities, self.beta_)
         if self.reranker_ is not None:
             return self.reranker_.rank(points, ids, scores, k, threads)
         return best_of(ids, scores, k)

@@ -114,22 +114,22 @@ class EncoderWithHead:
 
     def arrays(self) -> Arrays:
         """What is trained."""
-        return {**_named("encoder", self.encoder.arrays()), **_named("head", self.head.arrays())}
+        return {**named_arrays("encoder", self.encoder.arrays()), **named_arrays("head", self.head.arrays())}
 
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Take over the values of all arrays."""
-        self.encoder.set_arrays(_of("encoder", arrays))
-        self.head.set_arrays(_of("head", arrays))
+        self.encoder.set_arrays(arrays_of("encoder", arrays))
+        self.head.set_arrays(arrays_of("head", arrays))
 
     def memory(self) -> tuple[Arrays, dict[str, Any]]:
         """Moments and random numbers."""
-        arrays = {**_named("encoder", self.encoder.moments()), **_named("head", self.head.moments())}
+        arrays = {**named_arrays("encoder", self.encoder.moments()), **named_arrays("head", self.head.moments())}
         return arrays, {"random": self._random.bit_generator.state, "usual": self._usual}
 
     def set_memory(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
-        self.encoder.set_moments(_of("encoder", arrays))
-        self.head.set_moments(_of("head", arrays))
+        self.encoder.set_moments(arrays_of("encoder", arrays))
+        self.head.set_moments(arrays_of("head", arrays))
         self._random.bit_generator.state = values["random"]
         self._usual = float(values["usual"])
 
@@ -148,9 +148,11 @@ class EncoderWithHead:
         return not name.startswith("head.edges.")
 
 
-def _named(owner: str, arrays: Arrays) -> Arrays:
+def named_arrays(owner: str, arrays: Arrays) -> Arrays:
+    """Put the name of their owner before the names of arrays."""
     return {f"{owner}.{name}": array for name, array in arrays.items()}
 
 
-def _of(owner: str, arrays: Mapping[str, AnyArray]) -> Arrays:
+def arrays_of(owner: str, arrays: Mapping[str, AnyArray]) -> Arrays:
+    """Pick the arrays of an owner, by their own names."""
     return {name[len(owner) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{owner}.")}

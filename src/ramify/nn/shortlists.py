@@ -11,30 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
-from ramify.index.ann import AnnConfig, AnnIndex
+from ramify.index.ann import AnnConfig
 from ramify.metrics.propensity import LabelCounts
 from ramify.metrics.report import Evaluation, evaluate
 from ramify.nn.label_encoder import LabelEncoder, LabelEncoderConfig, label_means
-from ramify.nn.learner import Encoder, EncoderWithHead
+from ramify.nn.learner import Encoder, EncoderWithHead, arrays_of, named_arrays
 from ramify.nn.list_head import ListHead, with_weights
+from ramify.nn.places import LabelPlaces, list_products
 from ramify.nn.points import Points
 from ramify.nn.tables import Arrays
 from ramify.nn.trainer import TrainingConfig
 
 BETAS = tuple(round(0.05 * i, 2) for i in range(21))
 """Weights of the classifier that are tried."""
-
-
-def list_logits(
-    weights: FloatArray, offset: FloatArray, ids: IntArray, vectors: FloatArray, threads: int
-) -> FloatArray:
-    """Products (n, k) of vectors (n, D) with the classifiers (L, D) on their lists (n, k); 0 behind the last."""
-    pairs = native.group_pairs(np.ascontiguousarray(ids), len(weights))
-    return native.gather_dot(pairs, ids.shape[1], weights, offset, vectors, threads)
 
 
 def row_share(ids: IntArray, logits: FloatArray) -> FloatArray:
@@ -140,7 +132,7 @@ class ListLearner(EncoderWithHead):
         assert self.head.labels.offset is not None
         vectors = self.encoder.encode(self._held, self.threads)
         ids, similarities = self._search_held(vectors)
-        logits = list_logits(self.head.labels.weights, self.head.labels.offset, ids, vectors, self.threads)
+        logits = list_products(self.head.labels.weights, self.head.labels.offset, ids, vectors, self.threads)
         return judged_by_beta(ids, logits, similarities, self._truth, self._counts)
 
     def judge(self) -> tuple[float, float] | None:
@@ -177,7 +169,7 @@ class CyclicLearner(ListLearner):
 
     Attributes
     ----------
-    index : labels in their places, as of the last time; labels without a point are not there
+    places : where labels lay the last time; labels without a point are not there
     """
 
     def __init__(
@@ -194,7 +186,7 @@ class CyclicLearner(ListLearner):
         self.shortlist, self.relabel_every, self.ann, self.seed = shortlist, relabel_every, ann, seed
         self.labels = LabelEncoder(self.encoder.width, labels)
         self.known = np.flatnonzero(self._counts.counts).astype(np.int32)
-        self.index: AnnIndex | None = None
+        self.places: LabelPlaces | None = None
         self._lists = np.empty((0, 0), np.int32)
 
     def begin_pass(self, number: int) -> None:
@@ -207,36 +199,35 @@ class CyclicLearner(ListLearner):
         vectors, Y = self.encoder.encode(self.points.take(self.rows), self.threads), self.Y[self.rows]
         means = label_means(vectors, Y, self.threads)
         self.labels.train(means, vectors, Y, self.seed + number)
-        self.index = AnnIndex.build(
+        self.places = LabelPlaces.build(
             self.labels.encode(means[self.known]),
+            self.known,
+            self._counts.counts[self.known],
             self.ann,
             k=self.shortlist,
-            names=self.known,
             queries=vectors,
             seed=self.seed,
             threads=self.threads,
         )
-        self._lists, _ = self.index.search(vectors, self.shortlist, self.threads)
+        self._lists, _ = self.places.search(vectors, self.shortlist, self.threads)
         self.set_lists(self._lists)
 
     def _search_held(self, vectors: FloatArray) -> tuple[IntArray, FloatArray]:
-        assert self.index is not None
-        return self.index.search(vectors, self.shortlist, self.threads)
+        assert self.places is not None
+        return self.places.search(vectors, self.shortlist, self.threads)
 
     def memory(self) -> tuple[Arrays, dict[str, Any]]:
-        """All of `ListLearner.memory`, the labels' encoder, and the lists with the index that they came from."""
+        """All of `ListLearner.memory`, the labels' encoder, and the lists with the places that they came from."""
         arrays, values = super().memory()
-        assert self.index is not None
-        index, info = self.index.to_array()
-        places = {f"places.{name}": array for name, array in self.labels.arrays().items()}
-        arrays |= {**places, "lists": self._lists, "index": index}
-        return arrays, {**values, "index": info}
+        assert self.places is not None
+        places, info = self.places.to_arrays()
+        arrays |= {**named_arrays("places", places), **named_arrays("labels", self.labels.arrays())}
+        return {**arrays, "lists": self._lists}, {**values, "places": info}
 
     def set_memory(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
         super().set_memory(arrays, values)
-        own = "places."
-        self.labels.set_arrays({name[len(own) :]: a for name, a in arrays.items() if name.startswith(own)})
-        self.index = AnnIndex.from_array(np.array(arrays["index"]), self.known, values["index"])
+        self.labels.set_arrays(arrays_of("labels", arrays))
+        self.places = LabelPlaces.from_arrays(arrays_of("places", arrays), values["places"])
         self._lists = np.array(arrays["lists"])
         self.set_lists(self._lists)

@@ -1,0 +1,118 @@
+"""Labels in their places among the vectors of points: what a search for near labels looks through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ramify.base import native
+from ramify.base.errors import ModelFormatError
+from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
+from ramify.index.ann import AnnConfig, AnnIndex, of_metric
+from ramify.io.store import Store, StoreWriter
+from ramify.nn.tables import Arrays
+
+FREQUENT = 50
+"""Labels, the most frequent ones, that every search finds, unless there are few: what half of the points have in common
+lies in the middle of them all, near none.
+"""
+
+
+class LabelPlaces:
+    """Labels that have points, each with a place; the most frequent ones are near everything.
+
+    Attributes
+    ----------
+    index : all but the frequent ones
+    frequent : (F,) numbers of the frequent ones
+    vectors : (F, D) their places, as similarities are computed with them
+    """
+
+    def __init__(self, index: AnnIndex, frequent: IntArray, vectors: FloatArray) -> None:
+        self.index, self.frequent, self.vectors = index, frequent, vectors
+
+    @classmethod
+    def build(
+        cls,
+        places: FloatArray,
+        names: IntArray,
+        counts: LongArray,
+        config: AnnConfig,
+        *,
+        k: int,
+        queries: FloatArray,
+        seed: int,
+        threads: int,
+    ) -> LabelPlaces:
+        """Index places (m, D) of labels for searches of k, given their numbers (m,) and counts of points (m,)."""
+        n_frequent = min(FREQUENT, len(names) // 10, k // 4)
+        order = np.lexsort((names, -counts))
+        often, others = np.sort(order[:n_frequent]), np.sort(order[n_frequent:])
+        index = AnnIndex.build(
+            places[others],
+            config,
+            k=k - n_frequent,
+            names=names[others],
+            queries=queries,
+            seed=seed,
+            threads=threads,
+        )
+        return cls(index, names[often], of_metric(places[often], config.metric))
+
+    def __len__(self) -> int:
+        return len(self.index) + len(self.frequent)
+
+    def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones, then the nearest others."""
+        n_frequent = len(self.frequent)
+        ids, near = self.index.search(vectors, k - n_frequent, threads)
+        if n_frequent == 0:
+            return ids, near
+        lists = np.ascontiguousarray(np.broadcast_to(np.arange(n_frequent, dtype=np.int32), (len(vectors), n_frequent)))
+        often = list_products(
+            self.vectors,
+            np.zeros(n_frequent, np.float32),
+            lists,
+            of_metric(vectors, self.index.metric),
+            threads,
+        )
+        return np.hstack([self.frequent[lists], ids]), np.hstack([often, near])
+
+    # ---- files ----
+
+    def to_arrays(self) -> tuple[Arrays, dict[str, Any]]:
+        """Everything as arrays, and what is to be known about them."""
+        index, info = self.index.to_array()
+        own = {"frequent": self.frequent, "vectors": self.vectors}
+        return {"index": index, "names": self.index.names, **own}, info
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, AnyArray], info: Any) -> LabelPlaces:
+        """Make what `to_arrays` took apart."""
+        return cls(AnnIndex.from_array(arrays["index"], arrays["names"], info), arrays["frequent"], arrays["vectors"])
+
+    def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
+        """Write everything into a model's directory."""
+        writer.array(f"{prefix}frequent", self.frequent)
+        writer.array(f"{prefix}frequent_vectors", self.vectors)
+        return self.index.save_to(writer, prefix)
+
+    @classmethod
+    def load_from(cls, store: Store, info: Any, prefix: str, width: int, n_labels: int) -> LabelPlaces:
+        """Open what `save_to` wrote, for labels with places (n_labels, width)."""
+        index = AnnIndex.load_from(store, info, prefix, width, n_labels)
+        frequent = store.array(f"{prefix}frequent", np.int32, ndim=1, bounds=(0, max(1, n_labels)))
+        if len(index) + len(frequent) > n_labels:
+            raise ModelFormatError(f"{store.path}: the index has more labels than there are")
+        vectors = store.array(f"{prefix}frequent_vectors", np.float32, shape=(len(frequent), width))
+        return cls(index, frequent, vectors)
+
+
+def list_products(
+    weights: FloatArray, offset: FloatArray, ids: IntArray, vectors: FloatArray, threads: int
+) -> FloatArray:
+    """Products (n, k) of vectors (n, D) with the rows of a table (L, D) on their lists (n, k); 0 behind the last."""
+    pairs = native.group_pairs(np.ascontiguousarray(ids), len(weights))
+    return native.gather_dot(pairs, ids.shape[1], weights, offset, vectors, threads)
