@@ -112,6 +112,19 @@ nb::tuple py_blend_rankings(nb::ndarray<const std::int32_t, nb::ndim<3>, nb::c_c
     return nb::make_tuple(give_new(std::move(best_ids), {n, width}), give_new(std::move(best_scores), {n, width}));
 }
 
+nb::tuple py_list_topk(nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig> ids,
+                       nb::ndarray<const float, nb::ndim<2>, nb::c_contig> scores, std::int64_t k, int threads) {
+    const std::size_t n = ids.shape(0), width = static_cast<std::size_t>(k);
+    auto best_ids = std::make_unique_for_overwrite<std::int32_t[]>(n * width);
+    auto best_scores = std::make_unique_for_overwrite<float[]>(n * width);
+    {
+        nb::gil_scoped_release release;
+        list_topk(ids.data(), scores.data(), static_cast<std::int64_t>(n), static_cast<std::int64_t>(ids.shape(1)), k, threads,
+                  best_ids.get(), best_scores.get());
+    }
+    return nb::make_tuple(give_new(std::move(best_ids), {n, width}), give_new(std::move(best_scores), {n, width}));
+}
+
 }  // namespace
 
 void bind_matrices(nb::module_& m) {
@@ -132,6 +145,7 @@ void bind_matrices(nb::module_& m) {
     m.def("largest_entries", py_largest_entries<std::int32_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("n"), nb::arg("threads"));
     m.def("largest_entries", py_largest_entries<std::int64_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("n"), nb::arg("threads"));
     m.def("blend_rankings", py_blend_rankings, nb::arg("ids"), nb::arg("scores"), nb::arg("k"), nb::arg("threads"));
+    m.def("list_topk", py_list_topk, nb::arg("ids"), nb::arg("scores"), nb::arg("k"), nb::arg("threads"));
     m.def("csr_topk", py_topk<std::int32_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("k"), nb::arg("threads"));
     m.def("csr_topk", py_topk<std::int64_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("k"), nb::arg("threads"));
 }

@@ -162,6 +162,25 @@ CsrRows largest_entries(const CsrView<Index>& matrix, std::int64_t n, int thread
     return result;
 }
 
+// The k best of each row's list (rows, width), where id -1 says that there is none; -1 and -inf behind the last.
+inline void list_topk(const std::int32_t* ids, const float* scores, std::int64_t rows, std::int64_t width, std::int64_t k, int threads,
+                      std::int32_t* best_ids, float* best_scores) {
+    constexpr std::int64_t block_size = 64;
+    parallel_for((rows + block_size - 1) / block_size, threads, [&](std::int64_t b, int) {
+        std::vector<Scored> items;
+        for (std::int64_t row = b * block_size; row < std::min(rows, (b + 1) * block_size); ++row) {
+            items.clear();
+            for (std::int64_t j = row * width; j < (row + 1) * width; ++j)
+                if (ids[j] >= 0) items.push_back({scores[j], ids[j]});
+            const std::int64_t n = topk(items.data(), static_cast<std::int64_t>(items.size()), k);
+            for (std::int64_t j = 0; j < k; ++j) {
+                best_ids[row * k + j] = j < n ? items[static_cast<std::size_t>(j)].id : -1;
+                best_scores[row * k + j] = j < n ? items[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
+            }
+        }
+    });
+}
+
 // Blends several rankings of the same rows: the mean of e^score over all rankings, 0 where one does not name a label.
 // ids and scores are (n_rankings, rows, width); the result (rows, k) has the logarithm of the mean.
 inline void blend_rankings(const std::int32_t* ids, const float* scores, std::int64_t n_rankings, std::int64_t rows,

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from ramify.base import native
 from ramify.index.ann import AnnConfig
 from ramify.nn.list_head import cross_entropy, with_weights
 from ramify.nn.places import LabelPlaces, list_products
-from ramify.nn.shortlists import best_of, competing, fused, row_share
+from ramify.nn.shortlists import competing, fused, row_share
 
 
 def test_every_positive_is_on_the_list_and_none_is_a_negative():
@@ -66,12 +67,24 @@ def test_scores_are_shares_of_the_best_of_a_row():
     assert np.all(np.isneginf(both[ids < 0]))
 
 
-def test_the_best_of_a_list():
-    ids, scores = np.array([[9, 3, 5, -1]], np.int32), np.array([[0.5, 0.5, 0.9, -np.inf]], np.float32)
-    assert best_of(ids, scores, 2)[0].tolist() == [[5, 3]]
-    found, values = best_of(ids, scores, 6)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_best_of_lists(threads):
+    ids, scores = np.array([[9, 3, 5, -1]], np.int32), np.array([[0.5, 0.5, 0.9, 7.0]], np.float32)
+    assert native.list_topk(ids, scores, 2, threads)[0].tolist() == [[5, 3]]
+    found, values = native.list_topk(ids, scores, 6, threads)
     assert found.tolist() == [[5, 3, 9, -1, -1, -1]]
     assert np.all(np.isneginf(values[0, 3:]))
+    random = np.random.default_rng(4)
+    ids = np.argsort(random.random((300, 90)), axis=1).astype(np.int32)
+    ids[random.random(ids.shape) < 0.2] = -1
+    scores = random.integers(0, 20, ids.shape).astype(np.float32)
+    scores[random.random(ids.shape) < 0.1] = np.nan
+    found, values = native.list_topk(ids, scores, 30, threads)
+    for row in range(300):
+        items = [(np.isnan(s), -np.nan_to_num(s), i) for i, s in zip(ids[row], scores[row], strict=True) if i >= 0]
+        assert found[row].tolist() == [i for _, _, i in sorted(items)[:30]]
+    with pytest.raises(ValueError, match="asked for"):
+        native.list_topk(ids, scores[:1], 3, threads)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

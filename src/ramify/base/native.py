@@ -85,6 +85,13 @@ def csr_topk(matrix: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:
     return _core.csr_topk(matrix.indptr, matrix.indices, matrix.data, k, threads)
 
 
+def list_topk(ids: IntArray, scores: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+    """The k best of lists (n, m), best first, equal ones by number; -1 and -inf where there are no more."""
+    if ids.shape != scores.shape or k < 0:
+        raise ValueError(f"ids are {ids.shape}, scores are {scores.shape}, and {k} are asked for")
+    return _core.list_topk(np.ascontiguousarray(ids, np.int32), np.ascontiguousarray(scores, np.float32), k, threads)
+
+
 def spmm(a: Csr, b: Csr, threads: int, *, unit_rows: bool = False) -> Csr:
     """Product (m × q) of two canonical float32 CSR matrices (m × p, p × q), rows of length 1 if asked."""
     _same_inner(a, b)

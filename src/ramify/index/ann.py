@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ramify.base import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.types import ByteArray, FloatArray, IntArray
@@ -165,14 +166,7 @@ class AnnIndex:
         if found.size and found.max() >= len(self):
             raise ModelFormatError("the index names vectors that it does not have")
         ids = np.where(found >= 0, self.names[found], np.int32(-1))
-        scores = np.where(found >= 0, scores, -np.inf).astype(np.float32)
-        order = np.lexsort((ids, -scores), axis=1)  # equal ones by their number
-        ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
-        missing = k - ids.shape[1]
-        if missing > 0:
-            ids = np.pad(ids, ((0, 0), (0, missing)), constant_values=-1)
-            scores = np.pad(scores, ((0, 0), (0, missing)), constant_values=-np.inf)
-        return ids, scores
+        return native.list_topk(ids, scores, k, threads)  # equal ones by their number
 
     def _blocks(self, queries: FloatArray, k: int, threads: int) -> tuple[Any, FloatArray]:
         """Search block by block, on threads of our own: those of faiss would outlive the call, and break in a fork."""

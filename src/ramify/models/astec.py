@@ -31,7 +31,7 @@ from ramify.nn.label_encoder import label_means
 from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
-from ramify.nn.shortlists import ListLearner, best_of
+from ramify.nn.shortlists import ListLearner
 from ramify.nn.trainer import TrainingConfig, hold_out, train
 
 
@@ -145,7 +145,7 @@ class Astec(ShortlistedModel):
         votes.data /= np.repeat(most.ravel(), np.diff(votes.indptr))
         both = as_csr((1 - share) * middles + share * votes, "similarities")
         ids, scores = padded_rows(native.largest_entries(both, k, threads))
-        return best_of(ids, np.where(ids >= 0, scores, np.float32(-np.inf)), k)
+        return native.list_topk(ids, scores, k, threads)
 
     def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:
         frozen = self.encoder_.encode(points, threads)

@@ -49,9 +49,7 @@ class EliasMember:
         ids, best, rest = ids[:, :WIDTH], scores[:, :WIDTH], (ids[:, WIDTH:], scores[:, WIDTH:])
         ranked = self.ranked_vectors(points, vectors)
         final = np.log(np.maximum(self.ranker.rank(points.features, ranked, ids, best, threads), 1e-38))
-        order = np.lexsort((ids, -final), axis=1)
-        ids, final = np.take_along_axis(ids, order, 1), np.take_along_axis(final, order, 1)
-        final = np.where(ids >= 0, final, -np.inf)
+        ids, final = native.list_topk(ids, final, ids.shape[1], threads)
         if k > WIDTH:  # what was not ranked again stays behind, in its order
             behind = np.minimum(rest[1], final[:, -1:])
             ids, final = np.hstack([ids, rest[0]]), np.hstack([final, behind])

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ramify.base import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.inputs import Inputs
@@ -24,7 +25,7 @@ from ramify.nn.learner import Encoder
 from ramify.nn.list_head import ListHead, cross_entropy
 from ramify.nn.places import list_products
 from ramify.nn.points import Points
-from ramify.nn.shortlists import ListLearner, best_beta, best_of, fused
+from ramify.nn.shortlists import ListLearner, best_beta, fused
 from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
 from ramify.nn.transformer import Transformer, TransformerEncoder
 
@@ -50,9 +51,9 @@ class Reranker:
         self, points: Points, ids: IntArray, scores: FloatArray, k: int, threads: int
     ) -> tuple[IntArray, FloatArray]:
         """Ids and scores (n, k) of the best labels, given lists (n, m) with scores."""
-        ids, scores = best_of(ids, scores, max(k, min(RERANKED, ids.shape[1])))
+        ids, scores = native.list_topk(ids, scores, max(k, min(RERANKED, ids.shape[1])), threads)
         logits = list_products(*self.classifiers, ids, self.encoder.encode(points, threads), threads)
-        return best_of(ids, fused(ids, logits, scores, self.weight), k)
+        return native.list_topk(ids, fused(ids, logits, scores, self.weight), k, threads)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -121,7 +122,7 @@ class ShortlistedModel(EncodedModel):
         scores = fused(ids, list_products(*self.classifiers_, ids, vectors, threads), similarities, self.beta_)
         if self.reranker_ is not None:
             return self.reranker_.rank(points, ids, scores, k, threads)
-        return best_of(ids, scores, k)
+        return native.list_topk(ids, scores, k, threads)
 
     @property
     def _n_searched(self) -> int:

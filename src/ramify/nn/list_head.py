@@ -54,8 +54,7 @@ class ListHead(Parts):
             scores = vectors[part] @ weights.T + offset
             found = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k < len(weights) else np.argsort(-scores, axis=1)
             own = np.take_along_axis(scores, found, 1)
-            order = np.lexsort((found, -own), axis=1)
-            ids[part], best[part] = np.take_along_axis(found, order, 1), np.take_along_axis(own, order, 1)
+            ids[part], best[part] = native.list_topk(found.astype(np.int32), own, k, threads)
         return ids, best
 
     def parts(self) -> dict[str, RowTable]:  # type: ignore[override]  # fewer kinds of parts

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ramify.base import native
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
@@ -43,14 +44,6 @@ def fused(ids: IntArray, logits: FloatArray, similarities: FloatArray, beta: flo
     return np.where(ids >= 0, both, np.float32(-np.inf))
 
 
-def best_of(ids: IntArray, scores: FloatArray, k: int) -> tuple[IntArray, FloatArray]:
-    """The k best of lists (n, m), best first, equal ones by number; -1 and -inf where there are no more."""
-    order = np.lexsort((ids, -scores), axis=1)[:, :k]
-    ids, scores = np.take_along_axis(ids, order, 1), np.take_along_axis(scores, order, 1)
-    missing = ((0, 0), (0, max(0, k - ids.shape[1])))
-    return np.pad(ids, missing, constant_values=-1), np.pad(scores, missing, constant_values=-np.inf)
-
-
 def competing(ids: IntArray, Y: Csr) -> Csr:
     """Ones (n × L) where a label is on a point's list (n, k), perhaps twice, or is its own."""
     ids = np.sort(ids, axis=1)
@@ -65,13 +58,13 @@ def competing(ids: IntArray, Y: Csr) -> Csr:
 
 
 def judged_by_beta(
-    ids: IntArray, logits: FloatArray, similarities: FloatArray, Y: Csr, counts: LabelCounts
+    ids: IntArray, logits: FloatArray, similarities: FloatArray, Y: Csr, counts: LabelCounts, threads: int
 ) -> dict[float, Evaluation]:
     """What lists (n, k) are worth on labels Y (n × L) for each weight of the classifier."""
     k = min(5, Y.shape[1])
     return {
         beta: evaluate(
-            Ranking(*best_of(ids, fused(ids, logits, similarities, beta), k), Y.shape[1]),
+            Ranking(*native.list_topk(ids, fused(ids, logits, similarities, beta), k, threads), Y.shape[1]),
             Y,
             counts,
             ks=sorted({1, k}),
@@ -133,7 +126,7 @@ class ListLearner(EncoderWithHead):
         vectors = self.encoder.encode(self._held, self.threads)
         ids, similarities = self._search_held(vectors)
         logits = list_products(self.head.labels.weights, self.head.labels.offset, ids, vectors, self.threads)
-        return judged_by_beta(ids, logits, similarities, self._truth, self._counts)
+        return judged_by_beta(ids, logits, similarities, self._truth, self._counts, self.threads)
 
     def judge(self) -> tuple[float, float] | None:
         """NDCG@5 and P@1 on the held-out rows, with the weight of the classifier that is best there."""
