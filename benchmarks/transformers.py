@@ -80,7 +80,8 @@ training = ramify.nn.trainer.TrainingConfig(
     examples=options["examples"], batch_size=options["batch"], dropout=0.1, rate=0.002, validation=0)
 model = ramify.XRTransformer(
     encoder=ramify.TransformerEncoder(options["encoder"], max_len=options["max_len"]), training=training,
-    features=ramify.features.Tfidf(sublinear_tf=True), max_match_clusters=options["clusters"], threads=2, verbose=0)
+    features=ramify.features.Tfidf(sublinear_tf=True), max_match_clusters=options["clusters"],
+    threads=options["threads"], verbose=0)
 Y = matrix("Y.trn")
 before, cpu, wall = peak(), time.process_time(), time.time()
 model.fit(texts["trn"], Y)
@@ -93,11 +94,11 @@ PECOS_THEIRS = (
     LOAD
     + """
 import torch
-torch.set_num_threads(2)
 from pecos.xmc.xtransformer.model import XTransformer
 from pecos.xmc.xtransformer.module import MLProblemWithText
 texts = json.load(open(f"{base}/texts.json"))
 options = json.loads(sys.argv[2])
+torch.set_num_threads(options["threads"])
 X, Y = matrix("X.trn").astype(np.float32), matrix("Y.trn").astype(np.float32)
 params = XTransformer.TrainParams.from_dict({
     "preliminary_indexer_params": dict(nr_splits=16, max_leaf_size=16),
@@ -142,7 +143,7 @@ def against_pecos(args: argparse.Namespace) -> None:
     place = args.work / "pecos-xt"
     place.mkdir(parents=True, exist_ok=True)
     run_child(PECOS_DATA, args.data[0], settings, place)
-    names = ("encoder", "examples", "max_len", "batch", "clusters")
+    names = ("encoder", "examples", "max_len", "batch", "clusters", "threads")
     training = json.dumps({name: getattr(args, name) for name in names})
     found = {"Ramify": run_child(PECOS_OURS, place, training, " ".join(COLUMNS))}
     print(found, flush=True)
@@ -205,6 +206,7 @@ def main() -> None:
     parser.add_argument("--pecos", help="interpreter with libpecos: fine-tune there, too, and compare")
     parser.add_argument("--batch", type=int, default=32, help="points in a step, for --pecos")
     parser.add_argument("--clusters", type=int, default=32768, help="widest level to fine-tune on, for --pecos")
+    parser.add_argument("--threads", type=int, default=2, help="of each side, for --pecos")
     parser.add_argument("--speed", action="store_true", help="measure encoding only")
     parser.add_argument("--peer", help="interpreter with sentence-transformers, for --speed")
     parser.add_argument("--texts", type=int, default=1000, help="texts, for --speed")
