@@ -65,7 +65,9 @@ public:
 
 private:
     static constexpr float per_unit = 32.0f;
-    static int step(float score) { return score > -(n - 1) / per_unit ? static_cast<int>(-score * per_unit) : n - 1; }
+    static int step(float score) {
+        return score >= 0 ? 0 : score > -(n - 1) / per_unit ? static_cast<int>(-score * per_unit) : n - 1;
+    }
 
     std::vector<Scored> items_, sorted_;
     std::int64_t begin_[n + 1] = {};

@@ -86,6 +86,32 @@ def test_a_damaged_file_is_refused(tmp_path):
         AnnIndex.load_from(store, state["index"], "index_", 24, 300)
 
 
+def test_indices_that_we_do_not_make_are_refused():
+    import faiss
+
+    flat, names = faiss.IndexFlatL2(4), np.arange(3, dtype=np.int32)
+    flat.add(np.eye(4, dtype=np.float32)[:3])
+    quantizer = faiss.IndexFlatIP(4)
+    lists = faiss.IndexIVFFlat(quantizer, 4, 2, faiss.METRIC_INNER_PRODUCT)
+    lists.train(np.eye(4, dtype=np.float32))
+    lists.add(np.eye(4, dtype=np.float32)[:3])
+    quantizer.add(np.eye(4, dtype=np.float32)[:1])  # more middles than lists
+    info = {"metric": "cosine", "effort": 1, "recall": 1.0}
+    for index in (flat, lists, faiss.IndexFlatIP(4), faiss.IndexPQ(4, 2, 4)):
+        with pytest.raises(ModelFormatError):
+            AnnIndex.from_array(faiss.serialize_index(index), names[: index.ntotal], info)
+    good = faiss.IndexFlatIP(4)
+    good.add(np.eye(4, dtype=np.float32)[:3])
+    for wrong in ({"effort": -5}, {"effort": True}, {"effort": 2**70}, {"metric": "l2"}, {"recall": "x"}):
+        with pytest.raises(ModelFormatError):
+            AnnIndex.from_array(faiss.serialize_index(good), names, {**info, **wrong})
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(3)
+    AnnIndex.from_array(faiss.serialize_index(good), names, info).search(np.eye(4, dtype=np.float32), 2)
+    assert faiss.omp_get_max_threads() == 3  # as the caller left it
+    faiss.omp_set_num_threads(before)
+
+
 def test_low_recall_is_an_error_that_says_what_to_do():
     vectors = np.random.default_rng(0).standard_normal((4000, 48)).astype(np.float32)
     with pytest.raises(DataError, match="leave effort out"):
@@ -103,7 +129,7 @@ def test_the_size_decides():
 @pytest.mark.parametrize("method", METHODS)
 def test_nasty_vectors(method):
     config = AnnConfig(method=method, recall=0.0)
-    for vectors in (np.zeros((40, 4)), np.ones((40, 4)), np.eye(4)[:1], np.full((3, 4), 1e-20)):
+    for vectors in (np.zeros((40, 4)), np.ones((40, 4)), np.eye(4)[:1], np.full((3, 4), 1e-20), np.full((3, 4), 1e-30)):
         vectors = vectors.astype(np.float32)
         ids, scores = AnnIndex.build(vectors, config, k=3).search(vectors, 50)
         n = len(vectors)

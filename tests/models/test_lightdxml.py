@@ -40,6 +40,33 @@ def test_learns(model):
     assert np.all(np.diff(model.predict_topk(texts, 40).scores, axis=1) <= 0)
 
 
+def test_a_threshold_on_the_scores_means_something(model):
+    texts, labels = topics(seed=7)
+    predicted = model.predict(texts)
+    assert 0.5 < predicted.nnz / len(texts) < 4  # there are two labels a text
+    found = ramify.evaluate(model.predict_topk(texts, 20), labels, unseen="drop").to_dict()
+    assert found["micro-F1"] > 50
+
+
+def test_the_best_do_not_depend_on_how_many_are_asked_for(model, data):
+    few, many = model.predict_topk(data[0][:80], 5), model.predict_topk(data[0][:80], 190)
+    assert np.array_equal(few.ids, many.ids[:, :5])
+    assert np.array_equal(few.scores, many.scores[:, :5])
+    for row in many.ids:
+        assert len(set(row[row >= 0].tolist())) == (row >= 0).sum()
+    small_lists = model.clone().set_params(shortlist=3)
+    small_lists.__dict__.update({name: value for name, value in vars(model).items() if name.endswith("_")})
+    assert small_lists.predict_topk(data[0][:5], 2).ids.shape == (5, 2)
+
+
+def test_blocks_of_rows_change_nothing(model, data, monkeypatch):
+    whole = model.predict_topk(data[0][:50], 5)
+    monkeypatch.setattr("ramify.models.shortlisted.ROWS_AT_ONCE", 7)
+    parts = model.predict_topk(data[0][:50], 5)
+    assert np.array_equal(whole.ids, parts.ids)
+    assert np.array_equal(whole.scores, parts.scores)
+
+
 def test_shows_what_was_tried(model):
     curves = model.curves()
     assert [row[0] for row in curves["weight of the classifier"]] == pytest.approx(np.arange(21) / 20)
@@ -110,6 +137,17 @@ def test_an_index_that_finds_too_little_is_an_error(data):
         small(ramify.LightDXML, index=AnnConfig(method="ivf", lists=60, effort=1, recall=0.99)).fit(*data)
 
 
+def test_only_cosines_make_scores():
+    with pytest.raises(ValueError, match="cosine"):
+        ramify.LightDXML(index=AnnConfig(metric="product"))
+
+
+def test_random_word_vectors(data):
+    model = small(ramify.LightDXML).set_params(**{"encoder.start": "random"}).fit(*data)
+    texts, labels = topics(seed=7)
+    assert ramify.evaluate(model.predict_topk(texts, 5), labels, unseen="drop")["P@1"] > 60
+
+
 def test_the_layer_of_astec_is_bounded(data):
     model = small(ramify.Astec, strength=0.5, reranker=False).fit(*data)
     residual = model.transfer_.residual.values
@@ -119,20 +157,23 @@ def test_the_layer_of_astec_is_bounded(data):
 
 @pytest.mark.parametrize("cls", [ramify.LightDXML, ramify.Astec])
 def test_a_killed_training_goes_on_to_the_same_bits(cls, data, tmp_path, monkeypatch):
-    whole = small(cls, threads=1).fit(*data).predict_topk(data[0], 5)
+    whole = small(cls, threads=1, reranker=True).fit(*data).predict_topk(data[0], 5)
     step, n_steps = EncoderWithHead.step, [0]
 
     def fragile(self, rows, number, factor):
         n_steps[0] += 1
-        if n_steps[0] in (150, 500):
+        if n_steps[0] in (150, 350):
             raise Killed
         return step(self, rows, number, factor)
 
     monkeypatch.setattr(EncoderWithHead, "step", fragile)
-    for _ in range(1 if cls is ramify.LightDXML else 2):
+    options = {"threads": 1, "reranker": True}
+    for _ in range(2):
         with pytest.raises(Killed):
-            small(cls, threads=1, checkpoints=str(tmp_path)).fit(*data)
-    found = small(cls, threads=1, checkpoints=str(tmp_path)).fit(*data).predict_topk(data[0], 5)
+            small(cls, checkpoints=str(tmp_path), **options).fit(*data)
+    with pytest.raises(ModelFormatError, match="another training"):
+        small(cls, checkpoints=str(tmp_path), **options, shortlist=50).fit(*data)
+    found = small(cls, checkpoints=str(tmp_path), **options).fit(*data).predict_topk(data[0], 5)
     assert np.array_equal(found.ids, whole.ids)
     assert np.array_equal(found.scores, whole.scores)
     assert not list(tmp_path.iterdir())
@@ -145,6 +186,7 @@ def test_damaged_manifests_are_refused(model, tmp_path):
     for change in (
         {"ranking": None},
         {"ranking": {**whole["state"]["model"]["ranking"], "beta": "x"}},
+        {"ranking": {**whole["state"]["model"]["ranking"], "beta": 7}},
         {"ranking": {**whole["state"]["model"]["ranking"], "by_beta": [[1]]}},
         {"ranking": {**whole["state"]["model"]["ranking"], "reranker": 5}},
         {"encoder": {}},

@@ -10,7 +10,7 @@ from ramify.base import native
 from ramify.index.ann import AnnConfig
 from ramify.nn.list_head import cross_entropy, with_weights
 from ramify.nn.places import LabelPlaces, list_products
-from ramify.nn.shortlists import competing, fused, row_share
+from ramify.nn.shortlists import chances, competing, fused, row_share
 
 
 def test_every_positive_is_on_the_list_and_none_is_a_negative():
@@ -20,7 +20,7 @@ def test_every_positive_is_on_the_list_and_none_is_a_negative():
     lists[:, 9:] = -1
     lists[3] = -1
     lists[5, 1] = lists[5, 0]  # twice
-    targets = with_weights(competing(lists, Y)[np.arange(30)], Y)
+    targets = with_weights(competing(np.sort(lists, axis=1), Y), Y)
     for i in range(30):
         row = targets[i]
         near, own = set(lists[i][lists[i] >= 0].tolist()), set(Y[i].indices.tolist())
@@ -53,18 +53,23 @@ def test_cross_entropy_is_that_of_the_formula():
 
 
 def test_scores_are_shares_of_the_best_of_a_row():
-    ids = np.array([[4, 2, 7], [1, -1, -1], [-1, -1, -1]], np.int32)
-    logits = np.array([[0.0, 2.0, -800.0], [-3.0, 0, 0], [0, 0, 0]], np.float32)
-    near = np.array([[0.9, 0.5, 0.1], [0.2, -np.inf, -np.inf], [-np.inf] * 3], np.float32)
-    share = row_share(ids, logits)
-    assert share[0] == pytest.approx([0.5 / (1 / (1 + np.exp(-2))), 1, 0], abs=1e-6)
-    assert share[1].tolist() == [1, 0, 0]
-    assert not share[2].any()
-    assert fused(ids, logits, near, 1.0)[0] == pytest.approx(share[0])
-    assert fused(ids, logits, near, 0.0)[0] == pytest.approx(row_share(ids, near)[0])
-    both = fused(ids, logits, near, 0.25)
-    assert both[0] == pytest.approx(0.25 * share[0] + 0.75 * row_share(ids, near)[0])
+    ids = np.array([[4, 2, 7], [1, -1, -1], [-1, -1, -1], [5, 6, -1]], np.int32)
+    logits = np.array([[0.0, 2.0, -800.0], [-3.0, 0, 0], [0, 0, 0], [-200, -200, 0]], np.float32)
+    near = np.array([[0.9, 0.5, 0.1], [0.2, -np.inf, -np.inf], [-np.inf] * 3, [0.1, 0.2, -np.inf]], np.float32)
+    own, shares = chances(ids, logits), row_share(chances(ids, near))
+    best = 1 / (1 + np.exp(-2))
+    assert own[0] == pytest.approx([0.5, best, 0], abs=1e-6)
+    assert row_share(own)[0] == pytest.approx([0.5 / best, 1, 0], abs=1e-6)
+    assert row_share(own)[1].tolist() == [1, 0, 0]
+    assert not row_share(own)[2].any()
+    assert fused(ids, logits, shares, 1.0)[0] == pytest.approx(
+        own[0]
+    )  # a probability where the classifier alone counts
+    assert fused(ids, logits, shares, 0.0)[0] == pytest.approx(best * shares[0])
+    both = fused(ids, logits, shares, 0.25)
+    assert both[0] == pytest.approx(best * (0.25 * row_share(own)[0] + 0.75 * shares[0]))
     assert np.all(np.isneginf(both[ids < 0]))
+    assert both[3, 1] > both[3, 0] > 0  # also where no classifier says yes
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -105,7 +110,9 @@ def test_frequent_labels_are_near_everything():
     vectors = random.standard_normal((40, 8)).astype(np.float32)
     made = LabelPlaces.build(places, names, counts, AnnConfig(), k=60, queries=vectors, seed=0, threads=1)
     assert len(made) == 200
-    assert set(made.frequent.tolist()) == set(names[np.argsort(-counts)[:15]].tolist())
+    assert made.frequent.tolist() == names[np.argsort(-counts)[:15]].tolist()
+    few = made.search(vectors, 20, 1)[0]
+    assert few[0, :5].tolist() == made.frequent[:5].tolist()
     unit = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in (vectors, places)]
     cosines = unit[0] @ unit[1].T
     for threads in (1, 3):

@@ -68,7 +68,7 @@ class Counter:
 
 def run(learner, n=10, **options):
     config = TrainingConfig(**{"batch_size": 4, "min_steps": 1, **options})
-    return train(np.arange(n), learner, config, title="", seed=0, verbose=0)
+    return train(np.arange(n), learner, config, title="", seed=0, verbose=0, settings={})
 
 
 def test_the_best_pass_counts_and_training_ends_in_time():
@@ -131,7 +131,7 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(tmp_path, average):
         return EncoderWithHead(encoder, head, points, Y, np.arange(90, 100), config, seed=3, threads=1)
 
     def go(subject, checkpoint):
-        return train(np.arange(90), subject, config, title="t", seed=1, verbose=0, checkpoint=checkpoint)
+        return train(np.arange(90), subject, config, title="t", seed=1, verbose=0, settings={}, checkpoint=checkpoint)
 
     whole = learner()
     history = go(whole, None)
@@ -159,7 +159,7 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(tmp_path, average):
     with pytest.raises(ModelFormatError, match="other data"):
         go(other, tmp_path / "c")
     with pytest.raises(ModelFormatError, match="another training"):
-        train(np.arange(80), learner(), config, title="t", seed=1, verbose=0, checkpoint=tmp_path / "c")
+        train(np.arange(80), learner(), config, title="t", seed=1, verbose=0, settings={}, checkpoint=tmp_path / "c")
 
 
 def test_a_gradient_out_of_all_proportion_is_cut():

@@ -198,7 +198,7 @@ def test_a_training_that_was_killed_ends_with_the_same_bits(tiny, tmp_path):
         return EncoderWithHead(encoder, head, points, Y, np.arange(90, 100), config, seed=3, threads=1)
 
     def go(subject, checkpoint=None):
-        return train(np.arange(90), subject, config, title="t", seed=1, verbose=0, checkpoint=checkpoint)
+        return train(np.arange(90), subject, config, title="t", seed=1, verbose=0, settings={}, checkpoint=checkpoint)
 
     whole = learner()
     history = go(whole)

@@ -93,6 +93,7 @@ class AnnIndex:
         names = np.arange(n, dtype=np.int32) if names is None else np.ascontiguousarray(names, np.int32)
         method = config.method if config.method != "auto" else "flat" if n <= FEW else "ivf"
         vectors = of_metric(vectors, config.metric)
+        before = faiss.omp_get_max_threads()
         faiss.omp_set_num_threads(1)  # with several, the order of insertion would be up to them
         if method == "hnsw":
             index = faiss.IndexHNSWFlat(width, min(config.links, max(2, n - 1)), faiss.METRIC_INNER_PRODUCT)
@@ -105,7 +106,8 @@ class AnnIndex:
         else:
             index = faiss.IndexFlatIP(width)
         index.add(vectors)
-        made = cls(index, names, config.metric, config.effort or 0, 1.0)
+        faiss.omp_set_num_threads(before)
+        made = cls(index, names, config.metric, 0, 1.0)
         if method != "flat":
             made._tune(vectors, config, min(k, n), queries, seed, threads)
         return made
@@ -117,22 +119,24 @@ class AnnIndex:
         asked = vectors if queries is None else queries
         sample = np.random.default_rng(seed).permutation(len(asked))[:SAMPLE]
         asked = of_metric(asked[np.sort(sample)], self.metric)
-        products = asked @ vectors.T
-        exact = np.argpartition(-products, k - 1, axis=1)[:, :k]
-        worst = np.take_along_axis(products, exact, 1).min(axis=1)  # as near as this is near enough
+        place = len(vectors) - k
+        blocks = [asked[start : start + ROWS_AT_ONCE] for start in range(0, len(asked), ROWS_AT_ONCE)]
+        worst = np.concatenate([np.partition(block @ vectors.T, place, axis=1)[:, place] for block in blocks])
+        worst -= 1e-5 * np.maximum(1e-5, np.abs(worst))  # as near as this is near enough
 
         def measured(effort: int) -> float:
             self._apply(effort)
             _, scores = self._blocks(asked, k, threads)
-            return float(np.mean(np.minimum((scores >= worst[:, None] - 1e-6).sum(axis=1), k) / k))
+            return float(np.mean(np.minimum((scores >= worst[:, None]).sum(axis=1), k) / k))
 
         most = self._most()
-        self.effort = min(config.effort or max(4, most // 64), most)
+        least = max(16, k) if self.method == "hnsw" else max(4, most // 64)
+        self.effort = min(config.effort or least, most)
         self.recall = measured(self.effort)
         while config.effort is None and self.recall < config.recall and self.effort < most:
             self.effort = min(most, 2 * self.effort)
             self.recall = measured(self.effort)
-        if self.recall < config.recall:
+        if self.recall < config.recall and not (self.method == "ivf" and self.effort == most):
             raise DataError(
                 f"the index finds {self.recall:.0%} of the nearest {k} vectors, less than recall={config.recall:g} "
                 f"asks for: give more than effort={self.effort}, leave effort out, or choose method='flat'"
@@ -181,8 +185,12 @@ class AnnIndex:
 
         starts = range(0, len(queries), ROWS_AT_ONCE)
         if threads == 1 or len(starts) < 2:
-            for start in starts:
-                block(start)
+            before = import_faiss().omp_get_max_threads()  # what the caller does with faiss is none of our business
+            try:
+                for start in starts:
+                    block(start)
+            finally:
+                one_thread(before)
         else:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(block, starts))
@@ -201,7 +209,8 @@ class AnnIndex:
         faiss = import_faiss()
         if not isinstance(info, dict) or not (
             info.get("metric") in ("cosine", "product")
-            and isinstance(info.get("effort"), int)
+            and type(info.get("effort")) is int
+            and 0 <= info["effort"] <= len(names)
             and isinstance(info.get("recall"), float)
         ):
             raise ModelFormatError("the index is not described")
@@ -210,9 +219,8 @@ class AnnIndex:
             index = faiss.read_index(reader)
         except RuntimeError as error:
             raise ModelFormatError(f"the index cannot be read: {error}") from error
-        kinds = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat)
-        if not isinstance(index, kinds) or index.ntotal != len(names):
-            raise ModelFormatError("the index is not one of its names")
+        if not _is_ours(index, faiss) or index.ntotal != len(names):
+            raise ModelFormatError("the index is not one of ours, or not one of its names")
         made = cls(index, names, info["metric"], info["effort"], info["recall"])
         made._kept = data, reader
         return made
@@ -238,13 +246,33 @@ class AnnIndex:
         return made
 
 
+def _is_ours(index: Any, faiss: Any) -> bool:
+    """Whether an index that was read is one that `build` makes: faiss reads many more, and trusts what it reads."""
+    kinds = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat)
+    if not isinstance(index, kinds) or index.ntotal < 1 or index.metric_type != faiss.METRIC_INNER_PRODUCT:
+        return False
+    if not isinstance(index, faiss.IndexIVFFlat):
+        return True
+    middles, lists = faiss.downcast_index(index.quantizer), faiss.downcast_InvertedLists(index.invlists)
+    return (
+        isinstance(middles, faiss.IndexFlat)
+        and middles.metric_type == faiss.METRIC_INNER_PRODUCT
+        and (middles.d, middles.ntotal) == (index.d, index.nlist)
+        and isinstance(lists, faiss.ArrayInvertedLists)
+        and lists.nlist == index.nlist
+        and lists.code_size == index.code_size
+    )
+
+
 def of_metric(vectors: FloatArray, metric: str) -> FloatArray:
     """Vectors (n, D) whose inner products are the similarities."""
     vectors = np.ascontiguousarray(vectors, np.float32)
     if metric == "product":
         return vectors
+    largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0)  # squares of small numbers would vanish
+    vectors = np.asarray(vectors / np.where(largest > 0, largest, 1), np.float32)
     lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
-    return np.ascontiguousarray(vectors / np.maximum(lengths, 1e-30), np.float32)
+    return np.ascontiguousarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
 
 
 def import_faiss() -> Any:

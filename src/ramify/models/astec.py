@@ -31,7 +31,7 @@ from ramify.nn.label_encoder import label_means
 from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
-from ramify.nn.shortlists import ListLearner
+from ramify.nn.shortlists import ListLearner, chances, row_share
 from ramify.nn.trainer import TrainingConfig, hold_out, train
 
 
@@ -47,14 +47,14 @@ class Astec(ShortlistedModel):
     kind: ClassVar[str] = "astec"
 
     reranker: bool = param(True, "train a second encoder with classifiers of its own on what is ranked highest")
-    n_clusters: int | None = param(None, "clusters of labels, a power of two; None: about an eighth of them", low=1)
+    n_clusters: int | None = param(
+        None, "clusters of labels, the next lower power of two; None: about an eighth of the labels", low=1
+    )
     surrogate: TrainingConfig = param(factory=TrainingConfig, doc="how the encoder is trained on clusters of labels")
     neighbours: int = param(50, "points near a point whose labels are candidates", low=1)
     neighbour_weight: float = param(0.075, "share of near points in the similarity of a label", low=0, high=1)
     random_negatives: int = param(150, "random labels that the classifiers of a point are trained on as well", low=0)
-    strength: float = param(
-        1.0, "largest factor by which the layer on frozen vectors stretches one (its norm)", above=0
-    )
+    strength: float = param(1.0, "spectral norm of the layer on frozen vectors, about, at most", above=0)
 
     # ---- training ----
 
@@ -73,13 +73,24 @@ class Astec(ShortlistedModel):
         head = self._start_head(own, vectors[rows], threads)
         self.classifiers_ = classifiers_of(head)
         learner = ListLearner(
-            self.transfer_, head, frozen, labels, rows, judged, self.training, seed=self.seed + 4, threads=threads
+            self.transfer_,
+            head,
+            frozen,
+            labels,
+            rows,
+            judged,
+            self.training,
+            beta=self.beta,
+            seed=self.seed + 4,
+            threads=threads,
         )
         width = min(self.shortlist, labels.shape[1])
         random = np.random.default_rng(self.seed + 5)
         lists, _ = self._search(vectors[rows], width, threads)
-        others = random.integers(0, labels.shape[1], (len(rows), min(self.random_negatives, labels.shape[1])))
-        learner.set_lists(np.hstack([others.astype(np.int32), lists]), self._search(vectors[judged], width, threads))
+        n_others = min(self.random_negatives, labels.shape[1])
+        others = random.integers(0, labels.shape[1], (len(rows), n_others), np.int32)
+        held, similarities = self._search(vectors[judged], width, threads)
+        learner.set_lists(np.hstack([others, lists]), (held, row_share(chances(held, similarities))))
         train(
             rows,
             learner,
@@ -87,9 +98,10 @@ class Astec(ShortlistedModel):
             title="classifiers",
             seed=self.seed + 6,
             verbose=self.verbose,
+            settings=self._settings(),
             checkpoint=self._checkpoint("classifiers"),
         )
-        self.by_pass_ = [[i + 1, *pair] for i, pair in enumerate(learner.curve)]
+        self.by_pass_ = learner.curve
         self._set_beta(learner.by_beta())
         self._fit_reranker(points, labels, rows, judged, threads)
         self._remove_checkpoints("surrogate", "classifiers")
@@ -119,6 +131,7 @@ class Astec(ShortlistedModel):
             title="clusters of labels",
             seed=self.seed + 2,
             verbose=self.verbose,
+            settings=self._settings(),
             checkpoint=self._checkpoint("surrogate"),
         )
         return encoder
@@ -138,7 +151,7 @@ class Astec(ShortlistedModel):
     def _search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Labels (n, k) whose middles or whose points are near frozen vectors (n, D), and how near, from 0 to 1."""
         n, share = len(vectors), np.float32(self.neighbour_weight)
-        middles = _as_matrix(*self.middles_.search(vectors, k, threads), (n, self._n_searched))
+        middles = _as_matrix(*self.middles_.search(vectors, k, threads), (n, self.point_labels_.shape[1]))
         near = _as_matrix(*self.points_.search(vectors, self.neighbours, threads), (n, len(self.points_)))
         votes = native.spmm(near, self.point_labels_, threads, unit_rows=False)
         most = np.maximum(votes.max(axis=1).toarray(), np.float32(1e-30))

@@ -120,7 +120,7 @@ class Elias(EncodedModel):
             clusters, graph, start_labels(Y[rows], vectors[rows], options.shortlist, threads), options
         )
         checkpoint = None if self.checkpoints is None else Path(self.checkpoints)
-        run = EliasRun(points, Y, rows, judged, cluster_of, threads, seed, self.verbose, checkpoint)
+        run = EliasRun(points, Y, rows, judged, cluster_of, threads, seed, self.verbose, self._settings(), checkpoint)
         member = run.train(encoder, head, self.first, f"first stage{title}")
         if self.stages == 1:
             return self._finished(member, run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ramify.base.types import Csr, IntArray, LongArray
 from ramify.models.elias_member import EliasMember
@@ -26,6 +27,7 @@ class EliasRun:
     threads: int
     seed: int
     verbose: int
+    settings: dict[str, Any]
     checkpoint: Path | None
 
     def train(
@@ -42,6 +44,7 @@ class EliasRun:
             title=title,
             seed=self.seed + 2,
             verbose=self.verbose,
+            settings=self.settings,
             checkpoint=None if self.checkpoint is None else self.checkpoint / title.replace(" ", "-"),
         )
         arrays = head.arrays()

@@ -59,6 +59,11 @@ class EncodedModel(FeatureModel):
         assert self.transformer_ is not None
         return self.transformer_.snapshot()
 
+    def _settings(self) -> dict[str, Any]:
+        """Return the parameters that a training depends on."""
+        apart = ("threads", "verbose", "checkpoints")
+        return {name: value for name, value in self.to_dict().items() if name not in apart}
+
     def export_encoder(
         self, X: Any = None, y: Any = None, *, int8: bool = False, max_loss: float = 0.5
     ) -> dict[str, float]:

@@ -29,7 +29,7 @@ class LightDXML(ShortlistedModel):
 
     Every few passes each label gets a place among the points as the encoder sees them then: an affine map of the mean
     of its own points. The labels nearest to a point are its negatives until the next time, and its candidates in the
-    end. There is one encoder and one pass of training, and no re-ranker unless it is asked for.
+    end. There is one encoder, trained once, and no re-ranker unless it is asked for.
     """
 
     kind: ClassVar[str] = "lightdxml"
@@ -56,6 +56,7 @@ class LightDXML(ShortlistedModel):
             relabel_every=self.relabel_every,
             labels=self.labels,
             ann=self.index,
+            beta=self.beta,
             seed=self.seed + 1,
             threads=threads,
         )
@@ -66,16 +67,17 @@ class LightDXML(ShortlistedModel):
             title="labels near points",
             seed=self.seed + 2,
             verbose=self.verbose,
+            settings=self._settings(),
             checkpoint=self._checkpoint("cycles"),
         )
         with blas_threads(1):
             learner.relabel(len(history))  # where labels lie for the encoder as it is now
         assert learner.places is not None
         self.encoder_, self.classifiers_, self.places_ = encoder, classifiers_of(head), learner.places
-        self.by_pass_ = [[i + 1, *pair] for i, pair in enumerate(learner.curve)]
+        self.by_pass_ = learner.curve
         self._set_beta(learner.by_beta())
-        self._remove_checkpoints("cycles")
         self._fit_reranker(points, labels, rows, judged, threads)
+        self._remove_checkpoints("cycles")
 
     def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:
         vectors = self.encoder_.encode(points, threads)

@@ -53,6 +53,7 @@ class NeuralOneVsAll(EncodedModel):
             title="all labels",
             seed=self.seed + 2,
             verbose=self.verbose,
+            settings=self._settings(),
             checkpoint=self.checkpoints,
             product_threads=threads,  # there is little else to do
         )

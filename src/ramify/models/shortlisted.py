@@ -17,7 +17,6 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
-from ramify.metrics.report import Evaluation
 from ramify.models.encoded import EncodedModel
 from ramify.nn.encoder import Bag
 from ramify.nn.graph import start_labels
@@ -25,12 +24,14 @@ from ramify.nn.learner import Encoder
 from ramify.nn.list_head import ListHead, cross_entropy
 from ramify.nn.places import list_products
 from ramify.nn.points import Points
-from ramify.nn.shortlists import ListLearner, best_beta, fused
+from ramify.nn.shortlists import Judgement, ListLearner, best_beta, chances, fused, row_share
 from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
 from ramify.nn.transformer import Transformer, TransformerEncoder
 
 RERANKED = 100
-"""Labels of a row that a re-ranker looks at, or more where more are asked for."""
+"""Labels of a row that a re-ranker looks at."""
+ROWS_AT_ONCE = 4096
+"""Points that are searched for together: each has some hundred candidates."""
 
 Classifiers = tuple[FloatArray, FloatArray]
 """Weights (L, D) and offsets (L,)."""
@@ -50,10 +51,17 @@ class Reranker:
     def rank(
         self, points: Points, ids: IntArray, scores: FloatArray, k: int, threads: int
     ) -> tuple[IntArray, FloatArray]:
-        """Ids and scores (n, k) of the best labels, given lists (n, m) with scores."""
-        ids, scores = native.list_topk(ids, scores, max(k, min(RERANKED, ids.shape[1])), threads)
+        """Ids and scores (n, k) of the best labels, given lists (n, m) with scores; others come behind."""
+        ids, scores = native.list_topk(ids, scores, ids.shape[1], threads)
+        ids, rest, scores, behind = ids[:, :RERANKED], ids[:, RERANKED:], scores[:, :RERANKED], scores[:, RERANKED:]
         logits = list_products(*self.classifiers, ids, self.encoder.encode(points, threads), threads)
-        return native.list_topk(ids, fused(ids, logits, scores, self.weight), k, threads)
+        shares = row_share(np.where(ids >= 0, scores, np.float32(0)))
+        final = fused(ids, logits, shares, self.weight)
+        if k > RERANKED:
+            last = final.min(axis=1, keepdims=True, initial=1.0, where=ids >= 0)
+            behind = last * row_share(np.where(rest >= 0, behind, np.float32(0)))
+            ids, final = np.hstack([ids, rest]), np.hstack([final, behind])
+        return native.list_topk(ids, final, k, threads)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -81,10 +89,10 @@ class ShortlistedModel(EncodedModel):
     def _start_head(self, Y: Csr, vectors: FloatArray, threads: int) -> ListHead:
         return ListHead(*start_labels(Y, vectors, min(self.shortlist, Y.shape[1]), threads), cross_entropy)
 
-    def _set_beta(self, found: dict[float, Evaluation]) -> None:
+    def _set_beta(self, found: dict[float, Judgement]) -> None:
         """Choose the weight of the classifier, and remember what the held-out points say about others."""
         self.beta_ = best_beta(found) if self.beta is None else self.beta
-        self.by_beta_ = [[beta, r["P@1"], r["PSP@1"]] for beta, r in found.items()]
+        self.by_beta_ = [[beta, said.first, said.rare] for beta, said in found.items()]
 
     def _fit_reranker(self, points: Points, Y: Csr, rows: LongArray, judged: LongArray, threads: int) -> None:
         """Train the re-ranker on the lists that the model gives its points now."""
@@ -95,10 +103,11 @@ class ShortlistedModel(EncodedModel):
         encoder = self._start_encoder(points.take(rows), Y[rows], self.seed + 10, threads)
         head = self._start_head(Y[rows], encoder.encode(points.take(rows), threads), threads)
         learner = ListLearner(
-            encoder, head, points, Y, rows, judged, self.training, seed=self.seed + 11, threads=threads
+            encoder, head, points, Y, rows, judged, self.training, beta=None, seed=self.seed + 11, threads=threads
         )
         lists, _ = self._rank_points(points.take(rows), width, threads)
-        learner.set_lists(lists, self._rank_points(points.take(judged), width, threads))
+        ids, scores = self._rank_points(points.take(judged), width, threads)
+        learner.set_lists(lists, (ids, row_share(np.where(ids >= 0, scores, np.float32(0)))))
         train(
             rows,
             learner,
@@ -106,6 +115,7 @@ class ShortlistedModel(EncodedModel):
             title="re-ranker",
             seed=self.seed + 12,
             verbose=self.verbose,
+            settings=self._settings(),
             checkpoint=self._checkpoint("re-ranker"),
         )
         self.reranker_ = Reranker(encoder, classifiers_of(head), best_beta(learner.by_beta(), 0.5))
@@ -113,28 +123,47 @@ class ShortlistedModel(EncodedModel):
 
     # ---- prediction ----
 
+    def check_params(self) -> None:
+        """Refuse settings that do not go together."""
+        super().check_params()
+        if self.index.metric != "cosine":
+            raise ValueError("index.metric must be 'cosine': scores are made of cosines")
+
     @abstractmethod
     def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:
         """Labels (n, k) near each point with their similarities, and the vectors (n, D) that classifiers see."""
 
     def _rank_points(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray]:
-        ids, similarities, vectors = self._near(points, max(k, min(self.shortlist, self._n_searched)), threads)
-        scores = fused(ids, list_products(*self.classifiers_, ids, vectors, threads), similarities, self.beta_)
+        """Ids and scores (n, k) of the best labels."""
+        n_labels = len(self.classifiers_[1])
+        width = min(self.shortlist, n_labels)
+        ids, similarities, vectors = self._near(points, width, threads)
+        shares = row_share(chances(ids, similarities))
+        scores = fused(ids, list_products(*self.classifiers_, ids, vectors, threads), shares, self.beta_)
         if self.reranker_ is not None:
-            return self.reranker_.rank(points, ids, scores, k, threads)
+            ids, scores = self.reranker_.rank(points, ids, scores, min(k, width), threads)
+        if k > width:  # what is farther away comes behind, by nearness
+            last = scores.min(axis=1, keepdims=True, initial=1.0, where=ids >= 0)
+            more, far, _ = self._near(points, k, threads)
+            rows = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels
+            more = np.where(np.isin(rows + more, (rows + ids)[ids >= 0]), np.int32(-1), more)
+            ids = np.hstack([ids, more])
+            scores = np.hstack([scores, last * row_share(chances(more, far)) * np.float32(0.999)])
         return native.list_topk(ids, scores, k, threads)
-
-    @property
-    def _n_searched(self) -> int:
-        return len(self.classifiers_[1])
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         points = self._make_points(inputs)
-        return self._rank_points(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
+        threads = 1 if len(points) == 1 else resolve_threads(self.threads)
+        if len(points) <= ROWS_AT_ONCE:
+            return self._rank_points(points, k, threads)
+        rows = np.arange(len(points))
+        parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+        ids, scores = zip(*(self._rank_points(points.take(part), k, threads) for part in parts), strict=True)
+        return np.concatenate(ids), np.concatenate(scores)
 
+    @abstractmethod
     def _encoders(self) -> list[Encoder]:
         """Return the encoders that points go through before they are searched for."""
-        raise NotImplementedError
 
     def _transformers(self) -> list[Transformer]:
         encoders = self._encoders() if self.reranker_ is None else [*self._encoders(), self.reranker_.encoder]
@@ -187,14 +216,14 @@ class ShortlistedModel(EncodedModel):
     ) -> None:
         """Open what `_save_ranking` wrote, for vectors of the given width."""
         if not isinstance(state, dict) or not (
-            isinstance(state.get("beta"), int | float) and all(_is_curve(state.get(n)) for n in ("by_beta", "by_pass"))
+            _is_share(state.get("beta")) and all(_is_curve(state.get(n)) for n in ("by_beta", "by_pass"))
         ):
             raise ModelFormatError(f"the manifest of {store.path} does not say how labels are ranked")
         self.beta_, self.by_beta_, self.by_pass_ = float(state["beta"]), state["by_beta"], state["by_pass"]
         self.classifiers_ = self._load_classifiers(store, "classifier", width)
         self.reranker_, again = None, state.get("reranker")
         if again is not None:
-            if not isinstance(again, dict) or not isinstance(again.get("weight"), int | float):
+            if not isinstance(again, dict) or not _is_share(again.get("weight")):
                 raise ModelFormatError(f"the manifest of {store.path} does not describe the re-ranker")
             encoder = open_encoder(store, again.get("encoder"), "reranker_encoder_", shape, trained)
             own = self._load_classifiers(store, "reranker", encoder.width)
@@ -220,6 +249,10 @@ def open_encoder(
     if trained is not None:
         return Transformer.load_from(store, info, prefix, trained)
     return Bag.load_from(store, info, prefix, shape)
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def _is_curve(rows: Any) -> bool:

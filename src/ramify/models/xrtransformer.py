@@ -129,6 +129,7 @@ class XRTransformer(EncodedModel, XRLinear):
                 title=f"level {t + 1} of {len(levels)}",
                 seed=self.seed + 100 + t,
                 verbose=self.verbose,
+                settings=self._settings(),
                 checkpoint=None if self.checkpoints is None else Path(self.checkpoints) / f"level-{t}",
             )
             if t != levels[-1]:

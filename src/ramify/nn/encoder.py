@@ -35,7 +35,7 @@ class BagEncoder(Config):
     vectors: str | None = param(
         None,
         "file of word vectors to start from, one word a line (the text format of word2vec or fastText, also .gz), "
-        "at most half as wide as `width`; words that it lacks start from the corpus",
+        "at most half as wide as `width`; words that it lacks start as `start` says",
     )
 
 

@@ -26,7 +26,7 @@ class LabelPlaces:
     Attributes
     ----------
     index : all but the frequent ones
-    frequent : (F,) numbers of the frequent ones
+    frequent : (F,) numbers of the frequent ones, the most frequent first
     vectors : (F, D) their places, as similarities are computed with them
     """
 
@@ -49,7 +49,7 @@ class LabelPlaces:
         """Index places (m, D) of labels for searches of k, given their numbers (m,) and counts of points (m,)."""
         n_frequent = min(FREQUENT, len(names) // 10, k // 4)
         order = np.lexsort((names, -counts))
-        often, others = np.sort(order[:n_frequent]), np.sort(order[n_frequent:])
+        often, others = order[:n_frequent], np.sort(order[n_frequent:])
         index = AnnIndex.build(
             places[others],
             config,
@@ -66,13 +66,13 @@ class LabelPlaces:
 
     def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones, then the nearest others."""
-        n_frequent = len(self.frequent)
+        n_frequent = min(len(self.frequent), k // 4)
         ids, near = self.index.search(vectors, k - n_frequent, threads)
         if n_frequent == 0:
             return ids, near
         lists = np.ascontiguousarray(np.broadcast_to(np.arange(n_frequent, dtype=np.int32), (len(vectors), n_frequent)))
         often = list_products(
-            self.vectors,
+            np.ascontiguousarray(self.vectors[:n_frequent]),
             np.zeros(n_frequent, np.float32),
             lists,
             of_metric(vectors, self.index.metric),
@@ -104,8 +104,8 @@ class LabelPlaces:
         """Open what `save_to` wrote, for labels with places (n_labels, width)."""
         index = AnnIndex.load_from(store, info, prefix, width, n_labels)
         frequent = store.array(f"{prefix}frequent", np.int32, ndim=1, bounds=(0, max(1, n_labels)))
-        if len(index) + len(frequent) > n_labels:
-            raise ModelFormatError(f"{store.path}: the index has more labels than there are")
+        if len(np.unique(np.concatenate([index.names, frequent]))) != len(index) + len(frequent):
+            raise ModelFormatError(f"{store.path}: the index names a label twice")
         vectors = store.array(f"{prefix}frequent_vectors", np.float32, shape=(len(frequent), width))
         return cls(index, frequent, vectors)
 

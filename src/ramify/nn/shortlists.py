@@ -1,23 +1,23 @@
 """Training on shortlists: labels near a point are its negatives, and what is near moves with the encoder (LightDXML).
 
 A shortlist comes from a search for the labels that lie nearest to a point. What is predicted for a label on it is
-β · σ(classifier) + (1 - β) · σ(similarity), each divided by the largest of the row.
+β · σ(classifier) + (1 - β) · σ(similarity), each divided by the largest of the row, times the largest σ(classifier).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ramify.base import native
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
-from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnConfig
-from ramify.metrics.propensity import LabelCounts
-from ramify.metrics.report import Evaluation, evaluate
+from ramify.metrics.propensity import LabelCounts, inverse_propensity
+from ramify.metrics.ranking import ranking_metrics
 from ramify.nn.label_encoder import LabelEncoder, LabelEncoderConfig, label_means
 from ramify.nn.learner import Encoder, EncoderWithHead, arrays_of, named_arrays
 from ramify.nn.list_head import ListHead, with_weights
@@ -30,23 +30,32 @@ BETAS = tuple(round(0.05 * i, 2) for i in range(21))
 """Weights of the classifier that are tried."""
 
 
-def row_share(ids: IntArray, logits: FloatArray) -> FloatArray:
-    """σ of logits (n, k), divided by the largest of each row; 0 where a list has ended."""
+def chances(ids: IntArray, logits: FloatArray) -> FloatArray:
+    """σ of logits (n, k); 0 where a list has ended."""
     with np.errstate(over="ignore"):
-        chances = np.where(ids >= 0, 1 / (1 + np.exp(-logits)), np.float32(0))
-    largest = chances.max(axis=1, keepdims=True, initial=0)
-    return np.asarray(chances / np.where(largest > 0, largest, 1), np.float32)
+        return np.where(ids >= 0, 1 / (1 + np.exp(-logits)), np.float32(0))
 
 
-def fused(ids: IntArray, logits: FloatArray, similarities: FloatArray, beta: float) -> FloatArray:
-    """Scores (n, k) of the labels on lists (n, k), between 0 and 1; -inf where a list has ended."""
-    both = np.float32(beta) * row_share(ids, logits) + np.float32(1 - beta) * row_share(ids, similarities)
-    return np.where(ids >= 0, both, np.float32(-np.inf))
+def row_share(values: FloatArray) -> FloatArray:
+    """Values (n, k), from 0 up, divided by the largest of each row."""
+    largest = values.max(axis=1, keepdims=True, initial=0)
+    return np.asarray(values / np.where(largest > 0, largest, 1), np.float32)
+
+
+def fused(ids: IntArray, logits: FloatArray, shares: FloatArray, beta: float) -> FloatArray:
+    """Scores (n, k) of the labels on lists (n, k), -inf where a list has ended.
+
+    `shares` (n, k) is what else speaks for a label, as a share of the row's best. What both say together is one, too;
+    times the classifier's largest probability it can be compared between rows.
+    """
+    own = chances(ids, logits)
+    both = np.float32(beta) * row_share(own) + np.float32(1 - beta) * shares
+    largest = own.max(axis=1, keepdims=True, initial=1e-30)  # where it is 0 the order still counts
+    return np.where(ids >= 0, both * largest, np.float32(-np.inf))
 
 
 def competing(ids: IntArray, Y: Csr) -> Csr:
-    """Ones (n × L) where a label is on a point's list (n, k), perhaps twice, or is its own."""
-    ids = np.sort(ids, axis=1)
+    """Ones (n × L) where a label is on a point's list (n, k), ascending and perhaps twice, or is its own."""
     there = ids >= 0
     there[:, 1:] &= ids[:, 1:] != ids[:, :-1]
     begin = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
@@ -57,20 +66,26 @@ def competing(ids: IntArray, Y: Csr) -> Csr:
     return both
 
 
+class Judgement(NamedTuple):
+    """What held-out points say, in percent."""
+
+    ndcg: float
+    first: float
+    """P@1"""
+    rare: float
+    """PSP@1"""
+
+
 def judged_by_beta(
-    ids: IntArray, logits: FloatArray, similarities: FloatArray, Y: Csr, counts: LabelCounts, threads: int
-) -> dict[float, Evaluation]:
-    """What lists (n, k) are worth on labels Y (n × L) for each weight of the classifier."""
-    k = min(5, Y.shape[1])
-    return {
-        beta: evaluate(
-            Ranking(*native.list_topk(ids, fused(ids, logits, similarities, beta), k, threads), Y.shape[1]),
-            Y,
-            counts,
-            ks=sorted({1, k}),
-        )
-        for beta in BETAS
-    }
+    ids: IntArray, logits: FloatArray, shares: FloatArray, Y: Csr, weights: DoubleArray, threads: int
+) -> dict[float, Judgement]:
+    """What lists (n, k) are worth for labels Y (n × L) with inverse propensities (L,), by weight of the classifier."""
+    k, found = min(5, Y.shape[1]), {}
+    for beta in BETAS:
+        best = native.list_topk(ids, fused(ids, logits, shares, beta), k, threads)
+        values = ranking_metrics(Ranking(*best, Y.shape[1]), Y, [1, k], weights, None, 1, threads).values
+        found[beta] = Judgement(*(float(v) for v in (values["nDCG"][-1], values["P"][0], values["PSP"][0])))
+    return found
 
 
 class ListLearner(EncoderWithHead):
@@ -79,7 +94,8 @@ class ListLearner(EncoderWithHead):
     Attributes
     ----------
     rows : the points that it learns from
-    curve : P@1 and PSP@1 on the held-out rows after each pass, with the best weight of the classifier
+    beta : weight of the classifier to judge with; None: the best one
+    curve : pass, P@1 and PSP@1 on the held-out rows, each time that they were looked at
     """
 
     head: ListHead
@@ -94,48 +110,56 @@ class ListLearner(EncoderWithHead):
         judged: LongArray,
         config: TrainingConfig,
         *,
+        beta: float | None,
         seed: int,
         threads: int,
     ) -> None:
         super().__init__(encoder, head, points, Y, judged, config, seed=seed, threads=threads, targets=self._on_lists)
-        self.rows = rows
-        self.curve: list[tuple[float, float]] = []
-        self._counts = LabelCounts.of(Y[rows])
-        self._competing = Y
+        self.rows, self.beta = rows, beta
+        self.curve: list[list[float]] = []
+        self.counts = np.bincount(Y[rows].indices, minlength=Y.shape[1])
+        self._weights = inverse_propensity(LabelCounts(len(rows), self.counts))
+        self._lists = np.empty((len(rows), 0), np.int32)
+        self._place = np.full(Y.shape[0], -1)
+        self._place[rows] = np.arange(len(rows))
         self._held_lists: tuple[IntArray, FloatArray] | None = None
+        self._pass = 0
+
+    def begin_pass(self, number: int) -> None:
+        """Count the passes."""
+        self._pass = number + 1
 
     def set_lists(self, lists: IntArray, held: tuple[IntArray, FloatArray] | None = None) -> None:
-        """Give each of `rows` its list (n, k), and the held-out rows lists with similarities that they keep."""
-        whole = np.full((self.Y.shape[0], lists.shape[1]), -1, np.int32)
-        whole[self.rows] = lists
-        self._competing, self._held_lists = competing(whole, self.Y), held
+        """Give each of `rows` its list (n, k), and held-out rows lists to keep, with shares of the row's best."""
+        self._lists, self._held_lists = np.sort(lists, axis=1), held
 
     def _on_lists(self, rows: LongArray) -> Csr:
-        return with_weights(self._competing[rows], self.Y[rows])
+        own = self.Y[rows]
+        return with_weights(competing(self._lists[self._place[rows]], own), own)
 
     def _search_held(self, vectors: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Lists (n, k) of the held-out rows, with similarities."""
+        """Lists (n, k) of the held-out rows, with shares of the row's best."""
         assert self._held_lists is not None
         return self._held_lists
 
-    def by_beta(self) -> dict[float, Evaluation]:
+    def by_beta(self) -> dict[float, Judgement]:
         """What the held-out rows say for each weight of the classifier; nothing without such rows."""
         if len(self._held) == 0:
             return {}
         assert self.head.labels.offset is not None
         vectors = self.encoder.encode(self._held, self.threads)
-        ids, similarities = self._search_held(vectors)
+        ids, shares = self._search_held(vectors)
         logits = list_products(self.head.labels.weights, self.head.labels.offset, ids, vectors, self.threads)
-        return judged_by_beta(ids, logits, similarities, self._truth, self._counts, self.threads)
+        return judged_by_beta(ids, logits, shares, self._truth, self._weights, self.threads)
 
     def judge(self) -> tuple[float, float] | None:
-        """NDCG@5 and P@1 on the held-out rows, with the weight of the classifier that is best there."""
-        found = self.by_beta()
+        """NDCG@5 and P@1 on the held-out rows, with the given weight of the classifier or the best one."""
+        found, given = self.by_beta(), self.beta
         if not found:
             return None
-        best = found[best_beta(found)]
-        self.curve.append((float(best["P@1"]), float(best["PSP@1"])))
-        return _ndcg(best), float(best["P@1"])
+        best = found[best_beta(found) if given is None else min(found, key=lambda beta: abs(beta - given))]
+        self.curve.append([self._pass, best.first, best.rare])
+        return best.ndcg, best.first
 
     def memory(self) -> tuple[Arrays, dict[str, Any]]:
         """Moments and random numbers, and how it went so far."""
@@ -145,16 +169,12 @@ class ListLearner(EncoderWithHead):
     def set_memory(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
         """Go on from what `memory` gave."""
         super().set_memory(arrays, values)
-        self.curve = [(float(first), float(rare)) for first, rare in values["curve"]]
+        self.curve = [[float(x) for x in row] for row in values["curve"]]
 
 
-def best_beta(found: Mapping[float, Evaluation], otherwise: float = 0.75) -> float:
+def best_beta(found: Mapping[float, Judgement], otherwise: float = 0.75) -> float:
     """Weight of the classifier with the best nDCG; of equal ones the largest."""
-    return max(found, key=lambda beta: (_ndcg(found[beta]), beta), default=otherwise)
-
-
-def _ndcg(result: Evaluation) -> float:
-    return float(result[f"nDCG@{max(result.metrics.cutoffs)}"])
+    return max(found, key=lambda beta: (found[beta].ndcg, beta), default=otherwise)
 
 
 class CyclicLearner(ListLearner):
@@ -172,18 +192,19 @@ class CyclicLearner(ListLearner):
         relabel_every: int,
         labels: LabelEncoderConfig,
         ann: AnnConfig,
+        beta: float | None,
         seed: int,
         threads: int,
     ) -> None:
-        super().__init__(*given, seed=seed, threads=threads)
+        super().__init__(*given, beta=beta, seed=seed, threads=threads)
         self.shortlist, self.relabel_every, self.ann, self.seed = shortlist, relabel_every, ann, seed
         self.labels = LabelEncoder(self.encoder.width, labels)
-        self.known = np.flatnonzero(self._counts.counts).astype(np.int32)
+        self.known = np.flatnonzero(self.counts).astype(np.int32)
         self.places: LabelPlaces | None = None
-        self._lists = np.empty((0, 0), np.int32)
 
     def begin_pass(self, number: int) -> None:
         """Make new shortlists where it is time."""
+        super().begin_pass(number)
         if number % self.relabel_every == 0:
             self.relabel(number)
 
@@ -195,19 +216,19 @@ class CyclicLearner(ListLearner):
         self.places = LabelPlaces.build(
             self.labels.encode(means[self.known]),
             self.known,
-            self._counts.counts[self.known],
+            self.counts[self.known],
             self.ann,
             k=self.shortlist,
             queries=vectors,
             seed=self.seed,
             threads=self.threads,
         )
-        self._lists, _ = self.places.search(vectors, self.shortlist, self.threads)
-        self.set_lists(self._lists)
+        self.set_lists(self.places.search(vectors, self.shortlist, self.threads)[0])
 
     def _search_held(self, vectors: FloatArray) -> tuple[IntArray, FloatArray]:
         assert self.places is not None
-        return self.places.search(vectors, self.shortlist, self.threads)
+        ids, similarities = self.places.search(vectors, self.shortlist, self.threads)
+        return ids, row_share(chances(ids, similarities))
 
     def memory(self) -> tuple[Arrays, dict[str, Any]]:
         """All of `ListLearner.memory`, the labels' encoder, and the lists with the places that they came from."""
@@ -222,5 +243,4 @@ class CyclicLearner(ListLearner):
         super().set_memory(arrays, values)
         self.labels.set_arrays(arrays_of("labels", arrays))
         self.places = LabelPlaces.from_arrays(arrays_of("places", arrays), values["places"])
-        self._lists = np.array(arrays["lists"])
-        self.set_lists(self._lists)
+        self.set_lists(np.array(arrays["lists"]))

@@ -178,6 +178,7 @@ def train(
     title: str,
     seed: int,
     verbose: int,
+    settings: dict[str, Any],
     checkpoint: str | os.PathLike[str] | None = None,
     product_threads: int = 1,
 ) -> list[tuple[float, float]]:
@@ -185,6 +186,7 @@ def train(
 
     Parameters
     ----------
+    settings : what else the training depends on; a checkpoint with others is refused
     checkpoint : folder that is written after each pass; if it is there already, training goes on from it and ends with
         the same bits as if it had not been interrupted
     product_threads : threads of NumPy's matrix products; small ones are faster, and always the same, on one
@@ -204,7 +206,7 @@ def train(
     average_every = max(1, per_epoch // 8)
 
     place = None if checkpoint is None else Path(checkpoint)
-    what = [config.to_dict(), len(rows), int(rows.sum()), seed, title]
+    what = [config.to_dict(), settings, len(rows), int(rows.sum()), seed, title]
     key = "" if place is None else json.dumps([*what, learner.data_digest()])
     now = None if place is None else _Progress.load(place, learner, key)
     if now is None:
