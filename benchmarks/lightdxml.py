@@ -37,7 +37,7 @@ def measured(cpu, memory):
     opened = ramify.load(sys.argv[3])
     opened.set_params(threads=1)
     result = ramify.evaluate(opened.predict_topk(X_test, k=100), Y_test, Y)
-    one = per_query(lambda row: opened.predict_topk(row, k=10), [X_test[i] for i in range(300)])
+    one = per_query(lambda row: opened.predict_topk(row, k=10), [X_test[i] for i in range(min(300, X_test.shape[0]))])
     rounds = []
     for _ in range(3):
         begun = time.process_time()
@@ -56,6 +56,7 @@ done(whole=whole, plain=plain)
 )
 
 MODELS = ["ramify.XRLinear()", "ramify.Astec()", "ramify.LightDXML(reranker=True)"]
+ONE_THREAD = {"RAMIFY_THREADS": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 COSTS = {"cpu": "train CPU s", "memory": "peak MB", "size": "MB", "one": "one query µs", "many": "batch CPU µs/row"}
 
 
@@ -72,8 +73,8 @@ def main() -> None:
     for place in args.data:
         name, costs = Path(place).name, {}
         for model in args.models:
-            both = run_child(MEASURE, place, model, args.work / "lightdxml", " ".join(COLUMNS))
-            plain = model.split("(")[0].replace("ramify.", "")
+            both = run_child(MEASURE, place, model, args.work / "lightdxml", " ".join(COLUMNS), env=ONE_THREAD)
+            plain = model.replace("ramify.", "").replace("reranker=True", "").replace("()", "")
             parts = {plain: both["whole"]}
             if both["plain"] is not None:
                 parts = {plain: both["plain"], f"{plain} + re-ranker": both["whole"]}
