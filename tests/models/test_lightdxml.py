@@ -190,7 +190,8 @@ def test_damaged_manifests_are_refused(model, tmp_path):
         {"ranking": {**whole["state"]["model"]["ranking"], "by_beta": [[1]]}},
         {"ranking": {**whole["state"]["model"]["ranking"], "reranker": 5}},
         {"encoder": {}},
-        {"index": {}, "labels": {}},
+        {"search": {}},
+        {"search": None},
     ):
         manifest = json.loads(json.dumps(whole))
         manifest["state"]["model"].update(change)

@@ -23,7 +23,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
 from ramify.models.base import refuse_given
 from ramify.models.encoded import joined
-from ramify.models.shortlisted import ShortlistedModel, classifiers_of, open_encoder
+from ramify.models.shortlisted import ShortlistedModel, classifiers_of
 from ramify.nn.all_labels import AllLabels
 from ramify.nn.encoder import Bag, padded_rows
 from ramify.nn.graph import start_labels
@@ -32,7 +32,7 @@ from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
 from ramify.nn.shortlists import ListLearner, chances, row_share
-from ramify.nn.trainer import TrainingConfig, hold_out, train
+from ramify.nn.trainer import TrainingConfig, hold_out
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -91,20 +91,11 @@ class Astec(ShortlistedModel):
         others = random.integers(0, labels.shape[1], (len(rows), n_others), np.int32)
         held, similarities = self._search(vectors[judged], width, threads)
         learner.set_lists(np.hstack([others, lists]), (held, row_share(chances(held, similarities))))
-        train(
-            rows,
-            learner,
-            self.training,
-            title="classifiers",
-            seed=self.seed + 6,
-            verbose=self.verbose,
-            settings=self._settings(),
-            checkpoint=self._checkpoint("classifiers"),
-        )
+        self._train(rows, learner, "classifiers", seed=self.seed + 6)
         self.by_pass_ = learner.curve
         self._set_beta(learner.by_beta())
         self._fit_reranker(points, labels, rows, judged, threads)
-        self._remove_checkpoints("surrogate", "classifiers")
+        self._remove_checkpoints("clusters of labels", "classifiers")
 
     def _fit_surrogate(self, points: Points, Y: Csr, rows: LongArray, judged: LongArray, threads: int) -> Encoder:
         """Train an encoder to tell clusters of labels apart."""
@@ -124,16 +115,7 @@ class Astec(ShortlistedModel):
         learner = EncoderWithHead(
             encoder, head, points, clusters, judged, self.surrogate, seed=self.seed + 1, threads=threads
         )
-        train(
-            rows,
-            learner,
-            self.surrogate,
-            title="clusters of labels",
-            seed=self.seed + 2,
-            verbose=self.verbose,
-            settings=self._settings(),
-            checkpoint=self._checkpoint("surrogate"),
-        )
+        self._train(rows, learner, "clusters of labels", seed=self.seed + 2)
         return encoder
 
     def _build_indices(self, vectors: FloatArray, Y: Csr, threads: int) -> None:
@@ -164,47 +146,34 @@ class Astec(ShortlistedModel):
         frozen = self.encoder_.encode(points, threads)
         return *self._search(frozen, k, threads), self.transfer_.encode(Points(Mixed.of(frozen)), threads)
 
-    def _encoders(self) -> list[Encoder]:
-        return [self.encoder_]
-
     def _indices(self) -> dict[str, AnnIndex]:
         return {"labels": self.middles_.index, "points": self.points_}
 
     # ---- files ----
 
-    def _save(self, writer: StoreWriter) -> dict[str, Any]:
+    def _save_search(self, writer: StoreWriter) -> dict[str, Any]:
         writer.array("point_begin", self.point_labels_.indptr.astype(np.int64))
         writer.array("point_labels", self.point_labels_.indices.astype(np.int32))
         return {
-            **self._save_points(writer),
-            "encoder": self.encoder_.save_to(writer, "encoder_"),
             "transfer": self.transfer_.save_to(writer, "transfer_"),
             "labels": self.middles_.save_to(writer, "labels_"),
             "points": self.points_.save_to(writer, "points_"),
-            "ranking": self._save_ranking(writer),
         }
 
-    def _load(self, store: Store, state: Any) -> None:
-        if not isinstance(state, dict):
-            raise ModelFormatError(f"the manifest of {store.path} does not name the model's parts")
-        shape, trained = self._load_points(store, state)
-        self.encoder_ = open_encoder(store, state.get("encoder"), "encoder_", shape, trained)
+    def _load_search(self, store: Store, state: dict[str, Any]) -> int:
         width = self.encoder_.width
         self.transfer_ = Bag.load_from(store, state.get("transfer"), "transfer_", (0, width))
         self.middles_ = LabelPlaces.load_from(store, state.get("labels"), "labels_", width, self.n_labels)
         begin = store.array("point_begin", np.int64, ndim=1)
-        self.points_ = AnnIndex.load_from(store, state.get("points"), "points_", width, max(1, len(begin) - 1))
+        n_points = max(1, len(begin) - 1)
+        self.points_ = AnnIndex.load_from(store, state.get("points"), "points_", width, n_points)
         labels = store.array("point_labels", np.int32, ndim=1, bounds=(0, self.n_labels))
-        if (
-            len(begin) != len(self.points_) + 1
-            or begin[0] != 0
-            or np.any(np.diff(begin) < 0)
-            or begin[-1] != len(labels)
-        ):
+        fits = len(begin) == len(self.points_) + 1 and begin[0] == 0 and begin[-1] == len(labels)
+        if not fits or np.any(np.diff(begin) < 0):
             raise ModelFormatError(f"{store.path}: the labels of the points do not fit them")
-        shape_of_labels = len(self.points_), self.n_labels
-        self.point_labels_ = csr_from_parts(np.ones(len(labels), np.float32), labels, begin, shape_of_labels)
-        self._load_ranking(store, state.get("ranking"), shape, trained, width)
+        ones = np.ones(len(labels), np.float32)
+        self.point_labels_ = csr_from_parts(ones, labels, begin, (n_points, self.n_labels))
+        return width
 
 
 def _as_matrix(ids: IntArray, similarities: FloatArray, shape: tuple[int, int]) -> Csr:

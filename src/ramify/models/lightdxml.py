@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ramify.base.config import param
-from ramify.base.errors import ModelFormatError
 from ramify.base.inputs import Inputs
 from ramify.base.threads import blas_threads, resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
@@ -14,13 +13,12 @@ from ramify.index.ann import AnnIndex
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import refuse_given
-from ramify.models.shortlisted import ShortlistedModel, classifiers_of, open_encoder
+from ramify.models.shortlisted import ShortlistedModel, classifiers_of
 from ramify.nn.label_encoder import LabelEncoderConfig
-from ramify.nn.learner import Encoder
 from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
 from ramify.nn.shortlists import CyclicLearner
-from ramify.nn.trainer import hold_out, train
+from ramify.nn.trainer import hold_out
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -60,18 +58,9 @@ class LightDXML(ShortlistedModel):
             seed=self.seed + 1,
             threads=threads,
         )
-        history = train(
-            rows,
-            learner,
-            self.training,
-            title="labels near points",
-            seed=self.seed + 2,
-            verbose=self.verbose,
-            settings=self._settings(),
-            checkpoint=self._checkpoint("cycles"),
-        )
+        n_looks = self._train(rows, learner, "cycles", seed=self.seed + 2)
         with blas_threads(1):
-            learner.relabel(len(history))  # where labels lie for the encoder as it is now
+            learner.relabel(n_looks)  # where labels lie for the encoder as it is now
         assert learner.places is not None
         self.encoder_, self.classifiers_, self.places_ = encoder, classifiers_of(head), learner.places
         self.by_pass_ = learner.curve
@@ -83,27 +72,15 @@ class LightDXML(ShortlistedModel):
         vectors = self.encoder_.encode(points, threads)
         return *self.places_.search(vectors, k, threads), vectors
 
-    def _encoders(self) -> list[Encoder]:
-        return [self.encoder_]
-
     def _indices(self) -> dict[str, AnnIndex]:
         return {"labels": self.places_.index}
 
     # ---- files ----
 
-    def _save(self, writer: StoreWriter) -> dict[str, Any]:
-        return {
-            **self._save_points(writer),
-            "encoder": self.encoder_.save_to(writer, "encoder_"),
-            "index": self.places_.save_to(writer, "index_"),
-            "ranking": self._save_ranking(writer),
-        }
+    def _save_search(self, writer: StoreWriter) -> dict[str, Any]:
+        return {"labels": self.places_.save_to(writer, "labels_")}
 
-    def _load(self, store: Store, state: Any) -> None:
-        if not isinstance(state, dict):
-            raise ModelFormatError(f"the manifest of {store.path} does not name the model's parts")
-        shape, trained = self._load_points(store, state)
-        self.encoder_ = open_encoder(store, state.get("encoder"), "encoder_", shape, trained)
+    def _load_search(self, store: Store, state: dict[str, Any]) -> int:
         width = self.encoder_.width
-        self.places_ = LabelPlaces.load_from(store, state.get("index"), "index_", width, self.n_labels)
-        self._load_ranking(store, state.get("ranking"), shape, trained, width)
+        self.places_ = LabelPlaces.load_from(store, state.get("labels"), "labels_", width, self.n_labels)
+        return width

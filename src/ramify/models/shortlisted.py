@@ -20,7 +20,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.models.encoded import EncodedModel
 from ramify.nn.encoder import Bag
 from ramify.nn.graph import start_labels
-from ramify.nn.learner import Encoder
+from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.list_head import ListHead, cross_entropy
 from ramify.nn.places import list_products
 from ramify.nn.points import Points
@@ -66,7 +66,10 @@ class Reranker:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ShortlistedModel(EncodedModel):
-    """Base of models whose search finds the labels near a point; classifiers score them."""
+    """Base of models whose search finds the labels near a point; classifiers score them.
+
+    A trained one has `encoder_`, `classifiers_`, `beta_` and perhaps `reranker_`, and what its search needs.
+    """
 
     shortlist: int = param(300, "labels near a point that its classifiers are trained on and scored for", low=1)
     index: AnnConfig = param(factory=AnnConfig, doc="how near labels are found")
@@ -77,14 +80,24 @@ class ShortlistedModel(EncodedModel):
     training: TrainingConfig = param(factory=TrainingConfig, doc="how encoder and classifiers are trained")
     checkpoints: str | None = param(None, "folder for checkpoints; a training that was interrupted goes on from there")
 
-    def _checkpoint(self, name: str) -> Path | None:
-        return None if self.checkpoints is None else Path(self.checkpoints) / name
+    def _train(self, rows: LongArray, learner: EncoderWithHead, title: str, *, seed: int) -> int:
+        """Train on some of the points; return how often the held-out ones were looked at."""
+        place = None if self.checkpoints is None else Path(self.checkpoints) / title.replace(" ", "-")
+        history = train(
+            rows,
+            learner,
+            learner.config,
+            title=title,
+            seed=seed,
+            verbose=self.verbose,
+            settings=self._settings(),
+            checkpoint=place,
+        )
+        return len(history)
 
-    def _remove_checkpoints(self, *names: str) -> None:
-        for name in names:
-            place = self._checkpoint(name)
-            if place is not None:
-                remove_checkpoint(place)
+    def _remove_checkpoints(self, *titles: str) -> None:
+        for title in titles if self.checkpoints is not None else ():
+            remove_checkpoint(Path(str(self.checkpoints)) / title.replace(" ", "-"))
 
     def _start_head(self, Y: Csr, vectors: FloatArray, threads: int) -> ListHead:
         return ListHead(*start_labels(Y, vectors, min(self.shortlist, Y.shape[1]), threads), cross_entropy)
@@ -108,16 +121,7 @@ class ShortlistedModel(EncodedModel):
         lists, _ = self._rank_points(points.take(rows), width, threads)
         ids, scores = self._rank_points(points.take(judged), width, threads)
         learner.set_lists(lists, (ids, row_share(np.where(ids >= 0, scores, np.float32(0)))))
-        train(
-            rows,
-            learner,
-            self.training,
-            title="re-ranker",
-            seed=self.seed + 12,
-            verbose=self.verbose,
-            settings=self._settings(),
-            checkpoint=self._checkpoint("re-ranker"),
-        )
+        self._train(rows, learner, "re-ranker", seed=self.seed + 12)
         self.reranker_ = Reranker(encoder, classifiers_of(head), best_beta(learner.by_beta(), 0.5))
         self._remove_checkpoints("re-ranker")
 
@@ -161,12 +165,8 @@ class ShortlistedModel(EncodedModel):
         ids, scores = zip(*(self._rank_points(points.take(part), k, threads) for part in parts), strict=True)
         return np.concatenate(ids), np.concatenate(scores)
 
-    @abstractmethod
-    def _encoders(self) -> list[Encoder]:
-        """Return the encoders that points go through before they are searched for."""
-
     def _transformers(self) -> list[Transformer]:
-        encoders = self._encoders() if self.reranker_ is None else [*self._encoders(), self.reranker_.encoder]
+        encoders = [self.encoder_] if self.reranker_ is None else [self.encoder_, self.reranker_.encoder]
         return [e for e in encoders if isinstance(e, Transformer)] or super()._transformers()
 
     # ---- looking at what was learned ----
@@ -199,8 +199,15 @@ class ShortlistedModel(EncodedModel):
 
     # ---- files ----
 
-    def _save_ranking(self, writer: StoreWriter) -> dict[str, Any]:
-        """Write classifiers and re-ranker; return what the manifest says of them."""
+    @abstractmethod
+    def _save_search(self, writer: StoreWriter) -> dict[str, Any]:
+        """Write what near labels are found by; return what the manifest says of it."""
+
+    @abstractmethod
+    def _load_search(self, store: Store, state: dict[str, Any]) -> int:
+        """Open what `_save_search` wrote; return the width of the vectors that classifiers see."""
+
+    def _save(self, writer: StoreWriter) -> dict[str, Any]:
         for name, array in zip(("weights", "offset"), self.classifiers_, strict=True):
             writer.array(f"classifier_{name}", array)
         again = None
@@ -209,23 +216,28 @@ class ShortlistedModel(EncodedModel):
                 writer.array(f"reranker_{name}", array)
             encoder = self.reranker_.encoder.save_to(writer, "reranker_encoder_")
             again = {"encoder": encoder, "weight": self.reranker_.weight}
-        return {"beta": self.beta_, "by_beta": self.by_beta_, "by_pass": self.by_pass_, "reranker": again}
+        return {
+            **self._save_points(writer),
+            "encoder": self.encoder_.save_to(writer, "encoder_"),
+            "search": self._save_search(writer),
+            "ranking": {"beta": self.beta_, "by_beta": self.by_beta_, "by_pass": self.by_pass_, "reranker": again},
+        }
 
-    def _load_ranking(
-        self, store: Store, state: Any, shape: tuple[int, int], trained: TransformerEncoder | None, width: int
-    ) -> None:
-        """Open what `_save_ranking` wrote, for vectors of the given width."""
-        if not isinstance(state, dict) or not (
-            _is_share(state.get("beta")) and all(_is_curve(state.get(n)) for n in ("by_beta", "by_pass"))
-        ):
+    def _load(self, store: Store, state: Any) -> None:
+        search, ranking = (state.get(name) if isinstance(state, dict) else None for name in ("search", "ranking"))
+        if not isinstance(search, dict) or not isinstance(ranking, dict):
+            raise ModelFormatError(f"the manifest of {store.path} does not name the model's parts")
+        if not (_is_share(ranking.get("beta")) and all(_is_curve(ranking.get(n)) for n in ("by_beta", "by_pass"))):
             raise ModelFormatError(f"the manifest of {store.path} does not say how labels are ranked")
-        self.beta_, self.by_beta_, self.by_pass_ = float(state["beta"]), state["by_beta"], state["by_pass"]
-        self.classifiers_ = self._load_classifiers(store, "classifier", width)
-        self.reranker_, again = None, state.get("reranker")
+        self.beta_, self.by_beta_, self.by_pass_ = float(ranking["beta"]), ranking["by_beta"], ranking["by_pass"]
+        shape, trained = self._load_points(store, state)
+        self.encoder_ = _open_encoder(store, state.get("encoder"), "encoder_", shape, trained)
+        self.classifiers_ = self._load_classifiers(store, "classifier", self._load_search(store, search))
+        self.reranker_, again = None, ranking.get("reranker")
         if again is not None:
             if not isinstance(again, dict) or not _is_share(again.get("weight")):
                 raise ModelFormatError(f"the manifest of {store.path} does not describe the re-ranker")
-            encoder = open_encoder(store, again.get("encoder"), "reranker_encoder_", shape, trained)
+            encoder = _open_encoder(store, again.get("encoder"), "reranker_encoder_", shape, trained)
             own = self._load_classifiers(store, "reranker", encoder.width)
             self.reranker_ = Reranker(encoder, own, float(again["weight"]))
 
@@ -242,7 +254,7 @@ def classifiers_of(head: ListHead) -> Classifiers:
     return head.labels.weights, head.labels.offset
 
 
-def open_encoder(
+def _open_encoder(
     store: Store, info: Any, prefix: str, shape: tuple[int, int], trained: TransformerEncoder | None
 ) -> Encoder:
     """Open a saved encoder for points with so many sparse and dense features; `trained` if it is a transformer."""
