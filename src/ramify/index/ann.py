@@ -133,9 +133,18 @@ class AnnIndex:
         least = max(16, k) if self.method == "hnsw" else max(4, most // 64)
         self.effort = min(config.effort or least, most)
         self.recall = measured(self.effort)
+        too_little = 0
         while config.effort is None and self.recall < config.recall and self.effort < most:
-            self.effort = min(most, 2 * self.effort)
+            too_little, self.effort = self.effort, min(most, 2 * self.effort)
             self.recall = measured(self.effort)
+        for _ in range(2 if too_little else 0):  # perhaps less than twice as much is enough
+            between = (too_little + self.effort) // 2
+            recall = measured(between)
+            if recall < config.recall:
+                too_little = between
+            else:
+                self.effort, self.recall = between, recall
+        self._apply(self.effort)
         if self.recall < config.recall and not (self.method == "ivf" and self.effort == most):
             raise DataError(
                 f"the index finds {self.recall:.0%} of the nearest {k} vectors, less than recall={config.recall:g} "
@@ -164,28 +173,40 @@ class AnnIndex:
         """How it searches: 'flat', 'ivf' or 'hnsw'."""
         return "ivf" if hasattr(self._index, "nlist") else "hnsw" if hasattr(self._index, "hnsw") else "flat"
 
-    def search(self, queries: FloatArray, k: int, threads: int = 1) -> tuple[IntArray, FloatArray]:
-        """Names and similarities (m, k) of the nearest vectors, best first; -1 and -inf where there are no more."""
-        found, scores = self._blocks(of_metric(queries, self.metric), min(k, len(self)), threads)
+    def search(
+        self, queries: FloatArray, k: int, threads: int = 1, *, effort: int | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Names and similarities (m, k) of the nearest vectors, best first; -1 and -inf where there are no more.
+
+        `effort` is what this search does, in place of what the index was built for.
+        """
+        found, scores = self._blocks(of_metric(queries, self.metric), min(k, len(self)), threads, effort)
         if found.size and found.max() >= len(self):
             raise ModelFormatError("the index names vectors that it does not have")
         ids = np.where(found >= 0, self.names[found], np.int32(-1))
         return native.list_topk(ids, scores, k, threads)  # equal ones by their number
 
-    def _blocks(self, queries: FloatArray, k: int, threads: int) -> tuple[Any, FloatArray]:
+    def _blocks(self, queries: FloatArray, k: int, threads: int, effort: int | None = None) -> tuple[Any, FloatArray]:
         """Search block by block, on threads of our own: those of faiss would outlive the call, and break in a fork."""
         found = np.empty((len(queries), k), np.int64)
         scores = np.empty((len(queries), k), np.float32)
-        one_thread: Callable[[int], None] = import_faiss().omp_set_num_threads
+        faiss = import_faiss()
+        one_thread: Callable[[int], None] = faiss.omp_set_num_threads
+        own: dict[str, Any] = {}
+        if effort is not None and self.method != "flat":
+            is_ivf = self.method == "ivf"
+            own["params"] = (
+                faiss.SearchParametersIVF(nprobe=effort) if is_ivf else faiss.SearchParametersHNSW(efSearch=effort)
+            )
 
         def block(start: int) -> None:
             one_thread(1)
             part = slice(start, start + ROWS_AT_ONCE)
-            self._index.search(queries[part], k, D=scores[part], I=found[part])
+            self._index.search(queries[part], k, D=scores[part], I=found[part], **own)
 
         starts = range(0, len(queries), ROWS_AT_ONCE)
         if threads == 1 or len(starts) < 2:
-            before = import_faiss().omp_get_max_threads()  # what the caller does with faiss is none of our business
+            before = faiss.omp_get_max_threads()  # what the caller does with faiss is none of our business
             try:
                 for start in starts:
                     block(start)

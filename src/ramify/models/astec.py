@@ -86,7 +86,7 @@ class Astec(ShortlistedModel):
         )
         width = min(self.shortlist, labels.shape[1])
         random = np.random.default_rng(self.seed + 5)
-        lists, _ = self._search(vectors[rows], width, threads)
+        lists, _ = self._search(vectors[rows], width, threads, roughly=True)
         n_others = min(self.random_negatives, labels.shape[1])
         others = random.integers(0, labels.shape[1], (len(rows), n_others), np.int32)
         held, similarities = self._search(vectors[judged], width, threads)
@@ -130,11 +130,17 @@ class Astec(ShortlistedModel):
 
     # ---- prediction ----
 
-    def _search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+    def _search(
+        self, vectors: FloatArray, k: int, threads: int, *, roughly: bool = False
+    ) -> tuple[IntArray, FloatArray]:
         """Labels (n, k) whose middles or whose points are near frozen vectors (n, D), and how near, from 0 to 1."""
         n, share = len(vectors), np.float32(self.neighbour_weight)
-        middles = _as_matrix(*self.middles_.search(vectors, k, threads), (n, self.point_labels_.shape[1]))
-        near = _as_matrix(*self.points_.search(vectors, self.neighbours, threads), (n, len(self.points_)))
+        middles = _as_matrix(
+            *self.middles_.search(vectors, k, threads, roughly=roughly), (n, self.point_labels_.shape[1])
+        )
+        effort = max(1, self.points_.effort // 4) if roughly else None
+        found = self.points_.search(vectors, self.neighbours, threads, effort=effort)
+        near = _as_matrix(*found, (n, len(self.points_)))
         votes = native.spmm(near, self.point_labels_, threads, unit_rows=False)
         most = np.maximum(votes.max(axis=1).toarray(), np.float32(1e-30))
         votes.data /= np.repeat(most.ravel(), np.diff(votes.indptr))

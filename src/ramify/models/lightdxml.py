@@ -18,7 +18,7 @@ from ramify.nn.label_encoder import LabelEncoderConfig
 from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
 from ramify.nn.shortlists import CyclicLearner
-from ramify.nn.trainer import hold_out
+from ramify.nn.trainer import TrainingConfig, hold_out
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -32,7 +32,12 @@ class LightDXML(ShortlistedModel):
 
     kind: ClassVar[str] = "lightdxml"
 
-    relabel_every: int = param(3, "passes after which labels get new places, and points new shortlists", low=1)
+    training: TrainingConfig = param(
+        factory=lambda: TrainingConfig(epochs=6), doc="how encoder and classifiers are trained"
+    )
+    relabel_every: int = param(
+        4, "passes after which labels get new places, and points new shortlists; the first time after one", low=1
+    )
     labels: LabelEncoderConfig = param(factory=LabelEncoderConfig, doc="how labels get their places")
 
     def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
@@ -60,7 +65,7 @@ class LightDXML(ShortlistedModel):
         )
         n_looks = self._train(rows, learner, "cycles", seed=self.seed + 2)
         with blas_threads(1):
-            learner.relabel(n_looks)  # where labels lie for the encoder as it is now
+            learner.place_labels(n_looks)  # where labels lie for the encoder as it is now
         assert learner.places is not None
         self.encoder_, self.classifiers_, self.places_ = encoder, classifiers_of(head), learner.places
         self.by_pass_ = learner.curve

@@ -6,7 +6,7 @@ A shortlist comes from a search for the labels that lie nearest to a point. What
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,11 +77,17 @@ class Judgement(NamedTuple):
 
 
 def judged_by_beta(
-    ids: IntArray, logits: FloatArray, shares: FloatArray, Y: Csr, weights: DoubleArray, threads: int
+    betas: Sequence[float],
+    ids: IntArray,
+    logits: FloatArray,
+    shares: FloatArray,
+    Y: Csr,
+    weights: DoubleArray,
+    threads: int,
 ) -> dict[float, Judgement]:
     """What lists (n, k) are worth for labels Y (n × L) with inverse propensities (L,), by weight of the classifier."""
     k, found = min(5, Y.shape[1]), {}
-    for beta in BETAS:
+    for beta in betas:
         best = native.list_topk(ids, fused(ids, logits, shares, beta), k, threads)
         values = ranking_metrics(Ranking(*best, Y.shape[1]), Y, [1, k], weights, None, 1, threads).values
         found[beta] = Judgement(*(float(v) for v in (values["nDCG"][-1], values["P"][0], values["PSP"][0])))
@@ -142,7 +148,7 @@ class ListLearner(EncoderWithHead):
         assert self._held_lists is not None
         return self._held_lists
 
-    def by_beta(self) -> dict[float, Judgement]:
+    def by_beta(self, betas: Sequence[float] = BETAS) -> dict[float, Judgement]:
         """What the held-out rows say for each weight of the classifier; nothing without such rows."""
         if len(self._held) == 0:
             return {}
@@ -150,11 +156,11 @@ class ListLearner(EncoderWithHead):
         vectors = self.encoder.encode(self._held, self.threads)
         ids, shares = self._search_held(vectors)
         logits = list_products(self.head.labels.weights, self.head.labels.offset, ids, vectors, self.threads)
-        return judged_by_beta(ids, logits, shares, self._truth, self._weights, self.threads)
+        return judged_by_beta(betas, ids, logits, shares, self._truth, self._weights, self.threads)
 
     def judge(self) -> tuple[float, float] | None:
         """NDCG@5 and P@1 on the held-out rows, with the given weight of the classifier or the best one."""
-        found, given = self.by_beta(), self.beta
+        found, given = self.by_beta(BETAS[::4]), self.beta
         if not found:
             return None
         best = found[best_beta(found) if given is None else min(found, key=lambda beta: abs(beta - given))]
@@ -205,11 +211,13 @@ class CyclicLearner(ListLearner):
     def begin_pass(self, number: int) -> None:
         """Make new shortlists where it is time."""
         super().begin_pass(number)
-        if number % self.relabel_every == 0:
-            self.relabel(number)
+        if number == 1 or number % self.relabel_every == 0:  # the encoder moves farthest in the first pass
+            vectors = self.place_labels(number)
+            assert self.places is not None
+            self.set_lists(self.places.search(vectors, self.shortlist, self.threads, roughly=True)[0])
 
-    def relabel(self, number: int) -> None:
-        """Give the labels their places among the points as the encoder sees them now, and search the shortlists."""
+    def place_labels(self, number: int) -> FloatArray:
+        """Give the labels places among the points as the encoder sees them now; return the points' vectors (n, D)."""
         vectors, Y = self.encoder.encode(self.points.take(self.rows), self.threads), self.Y[self.rows]
         means = label_means(vectors, Y, self.threads)
         self.labels.train(means, vectors, Y, self.seed + number)
@@ -223,7 +231,7 @@ class CyclicLearner(ListLearner):
             seed=self.seed,
             threads=self.threads,
         )
-        self.set_lists(self.places.search(vectors, self.shortlist, self.threads)[0])
+        return vectors
 
     def _search_held(self, vectors: FloatArray) -> tuple[IntArray, FloatArray]:
         assert self.places is not None
