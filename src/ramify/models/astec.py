@@ -138,7 +138,7 @@ class Astec(ShortlistedModel):
         middles = _as_matrix(
             *self.middles_.search(vectors, k, threads, roughly=roughly), (n, self.point_labels_.shape[1])
         )
-        effort = max(1, self.points_.effort // 4) if roughly else None
+        effort = max(1, self.points_.effort // 2) if roughly else None
         found = self.points_.search(vectors, self.neighbours, threads, effort=effort)
         near = _as_matrix(*found, (n, len(self.points_)))
         votes = native.spmm(near, self.point_labels_, threads, unit_rows=False)

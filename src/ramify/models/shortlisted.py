@@ -71,7 +71,7 @@ class ShortlistedModel(EncodedModel):
     A trained one has `encoder_`, `classifiers_`, `beta_` and perhaps `reranker_`, and what its search needs.
     """
 
-    shortlist: int = param(200, "labels near a point that its classifiers are trained on and scored for", low=1)
+    shortlist: int = param(300, "labels near a point that its classifiers are trained on and scored for", low=1)
     index: AnnConfig = param(factory=lambda: AnnConfig(recall=0.85), doc="how near labels are found")
     beta: float | None = param(
         None, "weight of the classifier against the similarity; None: what is best on held-out points", low=0, high=1

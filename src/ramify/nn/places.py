@@ -69,10 +69,10 @@ class LabelPlaces:
     ) -> tuple[IntArray, FloatArray]:
         """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones, then the nearest others.
 
-        `roughly` looks at a quarter of what a search looks at else: enough for labels to learn against.
+        `roughly` looks at half of what a search looks at else: enough for labels to learn against.
         """
         n_frequent = min(len(self.frequent), k // 4)
-        effort = max(1, self.index.effort // 4) if roughly else None
+        effort = max(1, self.index.effort // 2) if roughly else None
         ids, near = self.index.search(vectors, k - n_frequent, threads, effort=effort)
         if n_frequent == 0:
             return ids, near
