@@ -80,6 +80,14 @@ class ShortlistedModel(EncodedModel):
     training: TrainingConfig = param(factory=TrainingConfig, doc="how encoder and classifiers are trained")
     checkpoints: str | None = param(None, "folder for checkpoints; a training that was interrupted goes on from there")
 
+    def check_params(self) -> None:
+        """Refuse settings that do not go together."""
+        super().check_params()
+        if self.index.metric != "cosine":
+            raise ValueError("index.metric must be 'cosine': scores are made of cosines")
+
+    # ---- training ----
+
     def _train(self, rows: LongArray, learner: EncoderWithHead, title: str, *, seed: int) -> int:
         """Train on some of the points; return how often the held-out ones were looked at."""
         place = None if self.checkpoints is None else Path(self.checkpoints) / title.replace(" ", "-")
@@ -127,18 +135,21 @@ class ShortlistedModel(EncodedModel):
 
     # ---- prediction ----
 
-    def check_params(self) -> None:
-        """Refuse settings that do not go together."""
-        super().check_params()
-        if self.index.metric != "cosine":
-            raise ValueError("index.metric must be 'cosine': scores are made of cosines")
-
     @abstractmethod
     def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:
         """Labels (n, k) near each point with their similarities, and the vectors (n, D) that classifiers see."""
 
     def _rank_points(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and scores (n, k) of the best labels."""
+        if len(points) <= ROWS_AT_ONCE:
+            return self._rank_block(points, k, threads)
+        rows = np.arange(len(points))
+        parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+        ids, scores = zip(*(self._rank_block(points.take(part), k, threads) for part in parts), strict=True)
+        return np.concatenate(ids), np.concatenate(scores)
+
+    def _rank_block(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Rank some points, all of whose candidates are in memory together."""
         n_labels = len(self.classifiers_[1])
         width = min(self.shortlist, n_labels)
         ids, similarities, vectors = self._near(points, width, threads)
@@ -157,13 +168,7 @@ class ShortlistedModel(EncodedModel):
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         points = self._make_points(inputs)
-        threads = 1 if len(points) == 1 else resolve_threads(self.threads)
-        if len(points) <= ROWS_AT_ONCE:
-            return self._rank_points(points, k, threads)
-        rows = np.arange(len(points))
-        parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
-        ids, scores = zip(*(self._rank_points(points.take(part), k, threads) for part in parts), strict=True)
-        return np.concatenate(ids), np.concatenate(scores)
+        return self._rank_points(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
 
     def _transformers(self) -> list[Transformer]:
         encoders = [self.encoder_] if self.reranker_ is None else [self.encoder_, self.reranker_.encoder]
