@@ -17,6 +17,7 @@ import numpy as np
 from ramify.base import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.threads import blas_threads
 from ramify.base.types import ByteArray, FloatArray, IntArray
 from ramify.io.store import Store, StoreWriter
 
@@ -121,7 +122,8 @@ class AnnIndex:
         asked = of_metric(asked[np.sort(sample)], self.metric)
         place = len(vectors) - k
         blocks = [asked[start : start + ROWS_AT_ONCE] for start in range(0, len(asked), ROWS_AT_ONCE)]
-        worst = np.concatenate([np.partition(block @ vectors.T, place, axis=1)[:, place] for block in blocks])
+        with blas_threads(1):  # what is chosen here must not depend on how products are shared out
+            worst = np.concatenate([np.partition(block @ vectors.T, place, axis=1)[:, place] for block in blocks])
         worst -= 1e-5 * np.maximum(1e-5, np.abs(worst))  # as near as this is near enough
 
         def measured(effort: int) -> float:
