@@ -76,17 +76,24 @@ nb::dict py_sums(In2<std::int32_t> ids, In<Index> indptr, In<Index> indices, std
     return result;
 }
 
-template <class Index>
-nb::tuple py_topk(In<Index> indptr, In<Index> indices, In<float> data, std::int64_t k, int threads) {
-    const CsrView<Index> matrix = csr_view<Index>(indptr, indices, data.data(), 0);
-    const auto n = static_cast<std::size_t>(matrix.rows), width = static_cast<std::size_t>(k);
+// Ids and scores (n, k) that `fill` writes, as arrays of Python.
+template <class Fill>
+nb::tuple give_ranking(std::size_t n, std::int64_t k, Fill fill) {
+    const auto width = static_cast<std::size_t>(k);
     auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * width);
     auto scores = std::make_unique_for_overwrite<float[]>(n * width);
     {
         nb::gil_scoped_release release;
-        csr_topk(matrix, k, threads, ids.get(), scores.get());
+        fill(ids.get(), scores.get());
     }
     return nb::make_tuple(give_new(std::move(ids), {n, width}), give_new(std::move(scores), {n, width}));
+}
+
+template <class Index>
+nb::tuple py_topk(In<Index> indptr, In<Index> indices, In<float> data, std::int64_t k, int threads) {
+    const CsrView<Index> matrix = csr_view<Index>(indptr, indices, data.data(), 0);
+    return give_ranking(static_cast<std::size_t>(matrix.rows), k,
+                        [&](std::int32_t* best_ids, float* best_scores) { csr_topk(matrix, k, threads, best_ids, best_scores); });
 }
 
 template <class Index>
@@ -101,28 +108,18 @@ nb::tuple py_largest_entries(In<Index> indptr, In<Index> indices, In<float> data
 
 nb::tuple py_blend_rankings(nb::ndarray<const std::int32_t, nb::ndim<3>, nb::c_contig> ids,
                             nb::ndarray<const float, nb::ndim<3>, nb::c_contig> scores, std::int64_t k, int threads) {
-    const std::size_t n = ids.shape(1), width = static_cast<std::size_t>(k);
-    auto best_ids = std::make_unique_for_overwrite<std::int32_t[]>(n * width);
-    auto best_scores = std::make_unique_for_overwrite<float[]>(n * width);
-    {
-        nb::gil_scoped_release release;
-        blend_rankings(ids.data(), scores.data(), static_cast<std::int64_t>(ids.shape(0)), static_cast<std::int64_t>(n),
-                       static_cast<std::int64_t>(ids.shape(2)), k, threads, best_ids.get(), best_scores.get());
-    }
-    return nb::make_tuple(give_new(std::move(best_ids), {n, width}), give_new(std::move(best_scores), {n, width}));
+    return give_ranking(ids.shape(1), k, [&](std::int32_t* best_ids, float* best_scores) {
+        blend_rankings(ids.data(), scores.data(), static_cast<std::int64_t>(ids.shape(0)), static_cast<std::int64_t>(ids.shape(1)),
+                       static_cast<std::int64_t>(ids.shape(2)), k, threads, best_ids, best_scores);
+    });
 }
 
 nb::tuple py_list_topk(nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig> ids,
                        nb::ndarray<const float, nb::ndim<2>, nb::c_contig> scores, std::int64_t k, int threads) {
-    const std::size_t n = ids.shape(0), width = static_cast<std::size_t>(k);
-    auto best_ids = std::make_unique_for_overwrite<std::int32_t[]>(n * width);
-    auto best_scores = std::make_unique_for_overwrite<float[]>(n * width);
-    {
-        nb::gil_scoped_release release;
-        list_topk(ids.data(), scores.data(), static_cast<std::int64_t>(n), static_cast<std::int64_t>(ids.shape(1)), k, threads,
-                  best_ids.get(), best_scores.get());
-    }
-    return nb::make_tuple(give_new(std::move(best_ids), {n, width}), give_new(std::move(best_scores), {n, width}));
+    return give_ranking(ids.shape(0), k, [&](std::int32_t* best_ids, float* best_scores) {
+        list_topk(ids.data(), scores.data(), static_cast<std::int64_t>(ids.shape(0)), static_cast<std::int64_t>(ids.shape(1)), k, threads,
+                  best_ids, best_scores);
+    });
 }
 
 }  // namespace

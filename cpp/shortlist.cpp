@@ -293,11 +293,7 @@ void search_graph(const GraphSearch& model, const float* vectors, std::int64_t r
                     if (!(bound < e.best.cutoff())) e.best.add({bound - std::log1p(std::exp(-std::abs(v))), label});
                 }
             const std::vector<Scored>& found = e.best.finish();
-            const auto n = static_cast<std::int64_t>(found.size());
-            for (std::int64_t j = 0; j < k; ++j) {
-                ids[row * k + j] = j < n ? found[static_cast<std::size_t>(j)].id : -1;
-                scores[row * k + j] = j < n ? found[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
-            }
+            write_row(found.data(), static_cast<std::int64_t>(found.size()), k, ids + row * k, scores + row * k);
         }
     });
 }

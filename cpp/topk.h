@@ -35,6 +35,14 @@ inline std::int64_t topk(Scored* items, std::int64_t n, std::int64_t k) {
     return n;
 }
 
+// The n items in k places; -1 and -inf behind the last.
+inline void write_row(const Scored* items, std::int64_t n, std::int64_t k, std::int32_t* ids, float* scores) {
+    for (std::int64_t j = 0; j < k; ++j) {
+        ids[j] = j < n ? items[j].id : -1;
+        scores[j] = j < n ? items[j].score : -std::numeric_limits<float>::infinity();
+    }
+}
+
 // Log scores, at most 0, in steps from the best to the worst: one pass where sorting would take many.
 class Steps {
 public:
@@ -123,10 +131,7 @@ void csr_topk(const CsrView<Index>& matrix, std::int64_t k, int threads, std::in
             for (Index i = matrix.indptr[row]; i < matrix.indptr[row + 1]; ++i)
                 items.push_back({matrix.data[i], static_cast<std::int32_t>(matrix.indices[i])});
             const std::int64_t n = topk(items.data(), static_cast<std::int64_t>(items.size()), k);
-            for (std::int64_t j = 0; j < k; ++j) {
-                ids[row * k + j] = j < n ? items[static_cast<std::size_t>(j)].id : -1;
-                scores[row * k + j] = j < n ? items[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
-            }
+            write_row(items.data(), n, k, ids + row * k, scores + row * k);
         }
     });
 }
@@ -175,10 +180,7 @@ inline void list_topk(const std::int32_t* ids, const float* scores, std::int64_t
             for (std::int64_t j = row * width; j < (row + 1) * width; ++j)
                 if (ids[j] >= 0) items.push_back({scores[j], ids[j]});
             const std::int64_t n = topk(items.data(), static_cast<std::int64_t>(items.size()), k);
-            for (std::int64_t j = 0; j < k; ++j) {
-                best_ids[row * k + j] = j < n ? items[static_cast<std::size_t>(j)].id : -1;
-                best_scores[row * k + j] = j < n ? items[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
-            }
+            write_row(items.data(), n, k, best_ids + row * k, best_scores + row * k);
         }
     });
 }
@@ -207,10 +209,7 @@ inline void blend_rankings(const std::int32_t* ids, const float* scores, std::in
                 i = j;
             }
             const std::int64_t n = topk(sums.data(), static_cast<std::int64_t>(sums.size()), k);
-            for (std::int64_t j = 0; j < k; ++j) {
-                best_ids[row * k + j] = j < n ? sums[static_cast<std::size_t>(j)].id : -1;
-                best_scores[row * k + j] = j < n ? sums[static_cast<std::size_t>(j)].score : -std::numeric_limits<float>::infinity();
-            }
+            write_row(sums.data(), n, k, best_ids + row * k, best_scores + row * k);
         }
     });
 }
