@@ -26,6 +26,20 @@ TUNED = (
 )
 MODELS = ["ramify.XRLinear()", "ramify.XRTransformer(encoder=encoder)", TUNED]
 
+TOGETHER = (
+    MEASURE.split("encoder = ramify.BagEncoder()")[0]
+    + """
+members = [ramify.load(place) for place in sys.argv[3].split()]
+def measure(ways, chosen):
+    model = ramify.Ensemble.of([members[i] for i in chosen], combine=ways)
+    result = ramify.evaluate(model.predict_topk(X_test, k=100), Y_test, Y)
+    return [f"{ways} of {' and '.join(str(i + 1) for i in chosen)}", *(result[name] for name in sys.argv[4].split())]
+last = tuple(range(len(members)))[-2:]
+choices = dict.fromkeys([last, tuple(range(len(members)))])
+done(rows=[measure(ways, chosen) for chosen in choices for ways in ("mean", "softmax")])
+"""
+)
+
 OURS = (
     LOAD
     + """
@@ -156,17 +170,22 @@ def against_pecos(args: argparse.Namespace) -> None:
 
 
 def quality(args: argparse.Namespace) -> None:
-    """Train and measure each model on each folder."""
+    """Train and measure each model on each folder, then some of them together."""
     options = ("field", "without", "rows", "train_rows", "encoder", "max_len")
     settings = json.dumps({"texts": True, "pruning": False, **{name: getattr(args, name) for name in options}})
     rows = []
     for place in args.data:
-        for model in args.models:
+        made = []
+        for number, model in enumerate(args.models):
             expression = model.replace("{max_len}", str(args.max_len)).replace("{examples}", str(args.examples))
-            r = run_child(MEASURE, place, settings, expression, args.work / "transformers", " ".join(COLUMNS))
+            made.append(args.work / f"transformers-{number}")
+            r = run_child(MEASURE, place, settings, expression, made[-1], " ".join(COLUMNS))
             costs = [f"{r[c]:.0f}" for c in ("cpu", "wall", "memory", "size")]
             rows.append([Path(place).name, expression, *(f"{x:.2f}" for x in r["rows"][0][1:-1]), *costs])
             print(" ".join(rows[-1]), flush=True)
+        if len(made) > 1:
+            r = run_child(TOGETHER, place, settings, " ".join(map(str, made)), " ".join(COLUMNS))
+            rows += [[Path(place).name, name, *(f"{x:.2f}" for x in found), *[""] * 4] for name, *found in r["rows"]]
     print_table(["data", "model", *COLUMNS, "train CPU s", "wall s", "peak MB", "MB"], rows)
 
 

@@ -1,8 +1,9 @@
-// What deep models share: bags of word vectors, the graph from clusters to labels, products with chosen rows.
+// What deep models share: bags of word vectors, the graph from clusters to labels, products with chosen rows, vectors in lists.
 #include "bag.h"
 #include "bindings.h"
 #include "gather.h"
 #include "shortlist.h"
+#include "vector_lists.h"
 
 namespace ramify {
 
@@ -118,6 +119,19 @@ Out<float> py_gather_dot_back(PyPairs pairs, In2<float> table, In2<float> gradie
     return give_new(std::move(out), {n, d});
 }
 
+nb::tuple py_rank_lists(In2<float> table, In<float> offset, float beta, In2<std::int32_t> lists, In2<float> evidence, In2<float> vectors,
+                        std::int64_t k, int threads) {
+    const std::size_t n = lists.shape(0), top = static_cast<std::size_t>(k);
+    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
+    auto scores = std::make_unique_for_overwrite<float[]>(n * top);
+    {
+        nb::gil_scoped_release release;
+        const ListRanking ranking{table.data(), offset.data(), size_of(table.shape(1)), beta};
+        rank_lists(ranking, lists.data(), evidence.data(), size_of(lists.shape(1)), vectors.data(), size_of(n), k, threads, ids.get(), scores.get());
+    }
+    return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
+}
+
 template <class Index>
 Out<float> py_score_lists(In<std::int64_t> begin, In<std::int32_t> features, In<float> weights, In2<float> dense_weights, In<float> offset,
                           In<Index> indptr, In<Index> indices, In<float> data, std::int64_t n_columns, In2<float> dense,
@@ -182,6 +196,31 @@ nb::tuple py_search_graph(In<std::int64_t> begin, In<std::int32_t> labels, In<fl
     return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
 }
 
+nb::tuple py_encode_vectors(In2<float> vectors, int threads) {
+    const std::size_t n = vectors.shape(0), bytes = static_cast<std::size_t>(code_width(size_of(vectors.shape(1))));
+    auto codes = std::make_unique_for_overwrite<std::int8_t[]>(n * bytes);
+    auto steps = std::make_unique_for_overwrite<float[]>(n);
+    {
+        nb::gil_scoped_release release;
+        encode_vectors(vectors.data(), size_of(n), size_of(vectors.shape(1)), codes.get(), steps.get(), threads);
+    }
+    return nb::make_tuple(give_new(std::move(codes), {n, bytes}), give_new(std::move(steps), {n}));
+}
+
+nb::tuple py_search_lists(In2<std::int8_t> middles, In<float> middle_steps, In<std::int64_t> begin, In<std::int32_t> names, In2<float> vectors,
+                          In2<std::int8_t> codes, In<float> steps, In2<float> queries, std::int64_t n_read, std::int64_t k, int threads) {
+    const std::size_t n = queries.shape(0), top = static_cast<std::size_t>(k);
+    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
+    auto scores = std::make_unique_for_overwrite<float[]>(n * top);
+    {
+        nb::gil_scoped_release release;
+        const VectorLists lists{size_of(middles.shape(0)), size_of(vectors.shape(1)), {middles.data(), middle_steps.data()}, begin.data(), names.data(),
+                                vectors.data(), {codes.data(), steps.data()}};
+        search_lists(lists, queries.data(), size_of(n), n_read, k, threads, ids.get(), scores.get());
+    }
+    return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
+}
+
 }  // namespace
 
 void bind_neural(nb::module_& m) {
@@ -203,6 +242,8 @@ void bind_neural(nb::module_& m) {
     m.def("gather_dot", py_gather_dot, nb::arg("pairs"), nb::arg("width"), nb::arg("table"), nb::arg("offset"), nb::arg("vectors"),
           nb::arg("threads"));
     m.def("gather_dot_back", py_gather_dot_back, nb::arg("pairs"), nb::arg("table"), nb::arg("gradients"), nb::arg("threads"));
+    m.def("rank_lists", py_rank_lists, nb::arg("table"), nb::arg("offset"), nb::arg("beta"), nb::arg("lists"), nb::arg("evidence"),
+          nb::arg("vectors"), nb::arg("k"), nb::arg("threads"));
     m.def("row_adam", py_row_adam, nb::arg("pairs"), nb::arg("gradients"), nb::arg("vectors"), nb::arg("table"), nb::arg("offset").none(),
           nb::arg("slots"), nb::arg("first"), nb::arg("second"), nb::arg("adam"), nb::arg("threads"));
     m.def("flat_adam", py_flat_adam, nb::arg("values"), nb::arg("gradients"), nb::arg("first"), nb::arg("second"), nb::arg("adam"));
@@ -214,6 +255,9 @@ void bind_neural(nb::module_& m) {
     m.def("search_graph", py_search_graph, nb::arg("begin"), nb::arg("labels"), nb::arg("edge_scores"), nb::arg("cluster_weights"),
           nb::arg("cluster_offsets"), nb::arg("label_weights"), nb::arg("label_offsets"), nb::arg("log_alpha"), nb::arg("beam"),
           nb::arg("width"), nb::arg("vectors"), nb::arg("k"), nb::arg("threads"));
+    m.def("encode_vectors", py_encode_vectors, nb::arg("vectors"), nb::arg("threads"));
+    m.def("search_lists", py_search_lists, nb::arg("middles"), nb::arg("middle_steps"), nb::arg("begin"), nb::arg("names"), nb::arg("vectors"),
+          nb::arg("codes"), nb::arg("steps"), nb::arg("queries"), nb::arg("n_read"), nb::arg("k"), nb::arg("threads"));
 }
 
 }  // namespace ramify

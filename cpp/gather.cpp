@@ -5,12 +5,15 @@
 
 #include "isa.h"
 #include "parallel.h"
+#include "topk.h"
 
 namespace ramify {
 
 namespace {
 
 constexpr std::int64_t rows_at_once = 64;
+constexpr std::int64_t vectors_at_once = 8;
+constexpr std::int64_t rows_ahead = 3;  // that are asked for before they are needed
 constexpr std::int64_t n_parts = 8;  // sums of the backward pass, whatever the number of threads
 
 }  // namespace
@@ -104,6 +107,40 @@ void row_adam(const PairsView& pairs, const float* gradients, const float* vecto
 
 void flat_adam(float* values, const float* gradients, float* first, float* second, std::int64_t n, const AdamOptions& options) {
     hot().adam(AdamStep(options), gradients, n, true, values, first, second);
+}
+
+void rank_lists(const ListRanking& ranking, const std::int32_t* lists, const float* evidence, std::int64_t width, const float* vectors,
+                std::int64_t n, std::int64_t k, int threads, std::int32_t* ids, float* scores) {
+    const auto dot = hot().dot;
+    const std::int64_t d = ranking.d;
+    parallel_for((n + vectors_at_once - 1) / vectors_at_once, threads, [&](std::int64_t block, int) {
+        std::vector<Scored> items;
+        std::vector<float> beside;
+        for (std::int64_t i = block * vectors_at_once; i < std::min(n, (block + 1) * vectors_at_once); ++i) {
+            items.clear();
+            beside.clear();
+            float largest = 0, most = 0;
+            for (std::int64_t j = i * width; j < (i + 1) * width; ++j) {
+                if (j + rows_ahead < (i + 1) * width && lists[j + rows_ahead] >= 0) {  // the table is large and read at random
+                    const float* next = ranking.table + lists[j + rows_ahead] * d;
+                    for (std::int64_t f = 0; f < d; f += 16) __builtin_prefetch(next + f);
+                }
+                if (lists[j] < 0) continue;
+                const float logit = dot(ranking.table + lists[j] * d, vectors + i * d, d) + ranking.offset[lists[j]];
+                const float chance = 1.0f / (1.0f + std::exp(-logit));
+                items.push_back({chance, lists[j]});
+                beside.push_back(evidence[j]);
+                largest = std::max(largest, chance);
+                most = std::max(most, evidence[j]);
+            }
+            const float own = largest > 0 ? largest : 1.0f, theirs = most > 0 ? most : 1.0f;
+            const float level = std::max(largest, 1e-30f);  // where it is 0 the order still counts
+            for (std::size_t j = 0; j < items.size(); ++j)
+                items[j].score = (ranking.beta * (items[j].score / own) + (1.0f - ranking.beta) * (beside[j] / theirs)) * level;
+            const std::int64_t found = topk(items.data(), static_cast<std::int64_t>(items.size()), k);
+            write_row(items.data(), found, k, ids + i * k, scores + i * k);
+        }
+    });
 }
 
 namespace {

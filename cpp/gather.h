@@ -45,6 +45,20 @@ void row_adam(const PairsView& pairs, const float* gradients, const float* vecto
 // The same for n numbers with their gradients.
 void flat_adam(float* values, const float* gradients, float* first, float* second, std::int64_t n, const AdamOptions& options);
 
+// Rows of a table as classifiers, each on its own list of candidates.
+struct ListRanking {
+    const float* table = nullptr;   // (rows of the table, d)
+    const float* offset = nullptr;  // (rows of the table)
+    std::int64_t d = 0;
+    float beta = 1.0f;              // weight of the classifiers
+};
+
+// The best k of each vector's candidates lists (vectors, width), -1 for none, by β · σ(classifier) + (1 - β) · evidence, each
+// divided by the row's largest, times the largest σ(classifier): so rows can be compared. evidence (vectors, width) is at
+// least 0. Best first, equal ones by number; -1 and -inf where there are fewer.
+void rank_lists(const ListRanking& ranking, const std::int32_t* lists, const float* evidence, std::int64_t width, const float* vectors,
+                std::int64_t n, std::int64_t k, int threads, std::int32_t* ids, float* scores);
+
 // Linear classifiers over sparse and dense features.
 struct LinearRows {
     const std::int64_t* begin = nullptr;    // (rows + 1) sparse weights of each

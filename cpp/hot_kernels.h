@@ -32,6 +32,9 @@ struct HotKernels {
     // sum of a[i] * b[i]; for i < n.
     float (*dot)(const float* a, const float* b, std::int64_t n);
 
+    // products[i]: of a code (width) with the code i of many (n, width); numbers from -127 to 127, width a multiple of 32.
+    void (*dot_codes)(const std::int8_t* code, const std::int8_t* codes, std::int64_t n, std::int64_t width, std::int32_t* products);
+
     SolveLabels solve_labels;  // ovr_kernel.h
     ScorePieces score_pieces;  // beam_kernel.h
     ScoreVisits score_visits;  // beam_kernel.h

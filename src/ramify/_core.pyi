@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypedDict
 
-from ramify.base.types import AnyArray, ByteArray, DoubleArray, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, ByteArray, CodeArray, DoubleArray, FloatArray, IntArray, LongArray
 
 def isa() -> str: ...
 def parallel_probe(numbers: list[int], busy_seconds: float, threads: int) -> list[int]: ...
@@ -285,6 +285,30 @@ def search_graph(
     log_alpha: float,
     beam: int,
     width: int,
+    vectors: FloatArray,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]: ...
+def encode_vectors(vectors: FloatArray, threads: int) -> tuple[CodeArray, FloatArray]: ...
+def search_lists(
+    middles: CodeArray,
+    middle_steps: FloatArray,
+    begin: LongArray,
+    names: IntArray,
+    vectors: FloatArray,
+    codes: CodeArray,
+    steps: FloatArray,
+    queries: FloatArray,
+    n_read: int,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]: ...
+def rank_lists(
+    table: FloatArray,
+    offset: FloatArray,
+    beta: float,
+    lists: IntArray,
+    evidence: FloatArray,
     vectors: FloatArray,
     k: int,
     threads: int,

@@ -89,27 +89,42 @@ def test_a_damaged_file_is_refused(tmp_path):
 def test_indices_that_we_do_not_make_are_refused():
     import faiss
 
-    flat, names = faiss.IndexFlatL2(4), np.arange(3, dtype=np.int32)
-    flat.add(np.eye(4, dtype=np.float32)[:3])
-    quantizer = faiss.IndexFlatIP(4)
-    lists = faiss.IndexIVFFlat(quantizer, 4, 2, faiss.METRIC_INNER_PRODUCT)
-    lists.train(np.eye(4, dtype=np.float32))
-    lists.add(np.eye(4, dtype=np.float32)[:3])
-    quantizer.add(np.eye(4, dtype=np.float32)[:1])  # more middles than lists
-    info = {"metric": "cosine", "effort": 1, "recall": 1.0}
-    for index in (flat, lists, faiss.IndexFlatIP(4), faiss.IndexPQ(4, 2, 4)):
+    other, names = faiss.IndexFlatL2(4), np.arange(3, dtype=np.int32)
+    other.add(np.eye(4, dtype=np.float32)[:3])
+    info = {"method": "flat", "metric": "cosine", "effort": 1, "recall": 1.0}
+    for index in (other, faiss.IndexFlatIP(4), faiss.IndexPQ(4, 2, 4)):
         with pytest.raises(ModelFormatError):
-            AnnIndex.from_array(faiss.serialize_index(index), names[: index.ntotal], info)
+            AnnIndex.from_arrays({"faiss": faiss.serialize_index(index), "names": names[: index.ntotal]}, info)
     good = faiss.IndexFlatIP(4)
     good.add(np.eye(4, dtype=np.float32)[:3])
-    for wrong in ({"effort": -5}, {"effort": True}, {"effort": 2**70}, {"metric": "l2"}, {"recall": "x"}):
+    arrays = {"faiss": faiss.serialize_index(good), "names": names}
+    for wrong in (
+        {"effort": -5},
+        {"effort": True},
+        {"effort": 2**70},
+        {"metric": "l2"},
+        {"recall": "x"},
+        {"method": "hnsw"},
+        {"method": []},
+    ):
         with pytest.raises(ModelFormatError):
-            AnnIndex.from_array(faiss.serialize_index(good), names, {**info, **wrong})
+            AnnIndex.from_arrays(arrays, {**info, **wrong})
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(3)
-    AnnIndex.from_array(faiss.serialize_index(good), names, info).search(np.eye(4, dtype=np.float32), 2)
+    AnnIndex.from_arrays(arrays, info).search(np.eye(4, dtype=np.float32), 2)
     assert faiss.omp_get_max_threads() == 3  # as the caller left it
     faiss.omp_set_num_threads(before)
+
+
+def test_lists_that_do_not_fit_are_refused():
+    arrays, info = AnnIndex.build(clustered(300), AnnConfig(method="ivf"), k=5).to_arrays()
+    begin = arrays["begin"].copy()
+    begin[3] = 10**6
+    wrong = {name: arrays[name][1:] for name in ("middles", "steps", "names")}
+    wrong |= {"begin": begin, "codes": arrays["codes"][:, 1:], "vectors": arrays["vectors"].astype(np.float64)}
+    for name, array in wrong.items():
+        with pytest.raises(ModelFormatError):
+            AnnIndex.from_arrays({**arrays, name: array}, info)
 
 
 def test_low_recall_is_an_error_that_says_what_to_do():
@@ -123,7 +138,7 @@ def test_low_recall_is_an_error_that_says_what_to_do():
 
 def test_the_size_decides():
     assert AnnIndex.build(clustered(500), AnnConfig(), k=5).method == "flat"
-    assert AnnIndex.build(clustered(9000, 8), AnnConfig(), k=5).method == "ivf"
+    assert AnnIndex.build(clustered(2000, 8), AnnConfig(), k=5).method == "ivf"
 
 
 @pytest.mark.parametrize("method", METHODS)

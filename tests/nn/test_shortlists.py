@@ -126,3 +126,34 @@ def test_frequent_labels_are_near_everything():
     again = LabelPlaces.from_arrays(*made.to_arrays()).search(vectors, 60, 1)
     assert np.array_equal(again[0], ids)
     assert np.array_equal(again[1], near)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("beta", [0.0, 0.35, 1.0])
+def test_lists_are_ranked_as_the_slow_twin_does(beta, threads):
+    random = np.random.default_rng(4)
+    weights, offset = (
+        random.standard_normal((200, 19)).astype(np.float32),
+        random.standard_normal(200).astype(np.float32),
+    )
+    vectors = random.standard_normal((45, 19)).astype(np.float32)
+    lists = np.argsort(random.random((45, 200)), axis=1)[:, :30].astype(np.int32)
+    evidence = random.random((45, 30)).astype(np.float32)
+    lists[3, 7:] = -1
+    lists[4] = -1
+    evidence[5] = 0
+    evidence[6, :9] = 0.5
+    vectors[7] = 0
+    weights[lists[8]], offset[lists[8]] = 0, -200  # no chance at all: the evidence alone orders them
+    for k in (1, 8, 40):
+        ids, scores = native.rank_lists((weights, offset), beta, lists, evidence, vectors, k, threads)
+        logits = list_products(weights, offset, lists, vectors, 1)
+        shares = row_share(np.where(lists >= 0, evidence, np.float32(0)))
+        expected, wanted = native.list_topk(lists, fused(lists, logits, shares, beta), k, 1)
+        assert np.mean(ids == expected) > 0.995  # what is equal but for rounding may change places
+        assert scores == pytest.approx(wanted, rel=1e-5)
+        one = native.rank_lists((weights, offset), beta, lists[9:10], evidence[9:10], vectors[9:10], k, 1)
+        assert np.array_equal(one[0][0], ids[9])
+        assert np.array_equal(one[1][0], scores[9])
+    with pytest.raises(ValueError, match="evidence"):
+        native.rank_lists((weights, offset), beta, lists, evidence[:, 1:], vectors, 3, 1)

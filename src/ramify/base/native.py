@@ -11,7 +11,7 @@ from ramify import _core
 from ramify._core import Analyzer, BeamTree, CorpusCounts, Tfidf, XmcText
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts
-from ramify.base.types import AnyArray, ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, ByteArray, CodeArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 
 __all__ = [
     "Analyzer",
@@ -24,6 +24,7 @@ __all__ = [
     "csr_topk",
     "encode_bags",
     "encode_dense",
+    "encode_vectors",
     "explore",
     "fit_ovr",
     "flat_adam",
@@ -37,12 +38,14 @@ __all__ = [
     "make_analyzer",
     "pack_weights",
     "path_loss",
+    "rank_lists",
     "ranking_hits",
     "ranking_sums",
     "row_adam",
     "score_edges",
     "score_lists",
     "search_graph",
+    "search_lists",
     "spmm",
     "spmm_dense",
     "spread_gradients",
@@ -53,6 +56,9 @@ Pairs: TypeAlias = tuple[IntArray, LongArray, LongArray]
 """Pairs of a batch by table row: rows in use, where the pairs of each begin, and their places in the lists."""
 Adam: TypeAlias = tuple[float, float, float, float, float, int]
 """Learning rate, two decay rates, epsilon, weight decay and the number of the step, from 1 on."""
+
+Codes: TypeAlias = tuple[CodeArray, FloatArray]
+"""Vectors (n, D) in steps of their own: whole numbers (n, D rounded up to 32), and the length of a step (n,)."""
 
 
 def isa() -> str:
@@ -312,6 +318,22 @@ def gather_dot_back(pairs: Pairs, table: FloatArray, gradients: FloatArray, thre
     return _core.gather_dot_back(pairs, table, gradients, threads)
 
 
+def rank_lists(
+    classifiers: tuple[FloatArray, FloatArray],
+    beta: float,
+    lists: IntArray,
+    evidence: FloatArray,
+    vectors: FloatArray,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]:
+    """Ids and scores (n, k) of the best of lists (n, m) by classifiers on vectors (n, D) and by evidence (n, m)."""
+    if lists.shape != evidence.shape or k < 1 or classifiers[0].shape[1] != vectors.shape[1]:
+        raise ValueError(f"lists are {lists.shape}, evidence is {evidence.shape}, vectors are {vectors.shape}; k = {k}")
+    lists, evidence = np.ascontiguousarray(lists, np.int32), np.ascontiguousarray(evidence, np.float32)
+    return _core.rank_lists(*classifiers, beta, lists, evidence, vectors, k, threads)
+
+
 def score_edges(
     begin: LongArray, state: tuple[FloatArray, FloatArray, FloatArray], log_beta: float, threads: int
 ) -> None:
@@ -391,6 +413,28 @@ def search_graph(
     if not clusters[0].shape[1] == labels[0].shape[1] == vectors.shape[1]:
         raise ValueError(f"vectors of width {vectors.shape[1]} for weights of another width")
     return _core.search_graph(*graph, *clusters, *labels, log_alpha, beam, width, vectors, k, threads)
+
+
+def encode_vectors(vectors: FloatArray, threads: int) -> Codes:
+    """Codes of vectors (n, D)."""
+    return _core.encode_vectors(vectors, threads)
+
+
+def search_lists(
+    middles: Codes,
+    begin: LongArray,
+    names: IntArray,
+    vectors: FloatArray,
+    codes: Codes,
+    queries: FloatArray,
+    n_read: int,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]:
+    """Names and products (n, k) of the best vectors in the `n_read` lists nearest to queries (n, D)."""
+    if vectors.shape[1] != queries.shape[1] or k < 1:
+        raise ValueError(f"queries of width {queries.shape[1]} for vectors of width {vectors.shape[1]}; k = {k}")
+    return _core.search_lists(*middles, begin, names, vectors, *codes, queries, n_read, k, threads)
 
 
 def _long(matrix: Csr, with_data: bool) -> tuple[LongArray, LongArray, FloatArray | None]:

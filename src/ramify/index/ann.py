@@ -1,4 +1,4 @@
-"""Nearest neighbours, approximately: one small interface over faiss.
+"""Nearest neighbours, approximately: one small interface over faiss, and over lists that we read ourselves.
 
 What is built depends on the data, the settings and the seed, never on the number of threads; what is found for a row
 does not depend on the rows beside it. How much of the exact answer is found is measured when the index is built.
@@ -7,26 +7,27 @@ does not depend on the rows beside it. How much of the exact answer is found is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from ramify.base import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.threads import blas_threads
-from ramify.base.types import ByteArray, FloatArray, IntArray
+from ramify.base.types import AnyArray, FloatArray, IntArray
+from ramify.index import faiss_vectors, vector_lists
+from ramify.index.faiss_vectors import ROWS_AT_ONCE, FaissVectors
+from ramify.index.vector_lists import VectorLists
 from ramify.io.store import Store, StoreWriter
 
-FEW = 8192
+FEW = 1024
 """Vectors up to which every one is looked at: an index would cost more than it saves."""
-ROWS_AT_ONCE = 16
-"""Queries that faiss gets together: from 20 on it multiplies matrices, which gives other bits than a single row."""
 SAMPLE = 256
 """Queries that recall is measured on."""
+ARRAYS = {"flat": faiss_vectors.ARRAYS, "hnsw": faiss_vectors.ARRAYS, "ivf": vector_lists.ARRAYS}
+"""What an index is stored as, by method."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,16 +56,15 @@ class AnnIndex:
 
     Attributes
     ----------
-    names : (n,) what a search answers with: the number of each vector
+    names : (n,) what a search answers with: the number of each vector, in the order in which they are stored
     recall : share of the true neighbours that were found for some queries when the index was built
     effort : lists that a search reads, or vectors of the graph that it follows; 0 where it reads everything
     """
 
-    def __init__(self, index: Any, names: IntArray, metric: str, effort: int, recall: float) -> None:
-        self._index, self.names, self.metric, self.recall = index, names, metric, recall
-        self._kept: Any = None  # memory that the index looks into
-        self.effort = effort
-        self._apply(effort)
+    def __init__(
+        self, stored: FaissVectors | VectorLists, names: IntArray, metric: str, effort: int, recall: float
+    ) -> None:
+        self._stored, self.names, self.metric, self.effort, self.recall = stored, names, metric, effort, recall
 
     @classmethod
     def build(
@@ -85,8 +85,7 @@ class AnnIndex:
         names : (n,) numbers of the vectors; None: 0 … n - 1
         queries : (m, D) what will be searched for, to measure with; None: the vectors themselves
         """
-        faiss = import_faiss()
-        n, width = vectors.shape
+        n = len(vectors)
         if n == 0:
             raise DataError("an index needs vectors")
         if not np.isfinite(vectors).all():
@@ -94,21 +93,14 @@ class AnnIndex:
         names = np.arange(n, dtype=np.int32) if names is None else np.ascontiguousarray(names, np.int32)
         method = config.method if config.method != "auto" else "flat" if n <= FEW else "ivf"
         vectors = of_metric(vectors, config.metric)
-        before = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)  # with several, the order of insertion would be up to them
-        if method == "hnsw":
-            index = faiss.IndexHNSWFlat(width, min(config.links, max(2, n - 1)), faiss.METRIC_INNER_PRODUCT)
-            index.hnsw.efConstruction = config.build_width
-        elif method == "ivf":
-            lists = min(n, config.lists or 2 ** round(math.log2(2 * math.sqrt(n))))
-            index = faiss.IndexIVFFlat(faiss.IndexFlatIP(width), width, lists, faiss.METRIC_INNER_PRODUCT)
-            index.cp.seed, index.cp.niter, index.cp.min_points_per_centroid = seed % 2**31, 10, 1
-            index.train(vectors)
+        stored: FaissVectors | VectorLists
+        if method == "ivf":
+            n_lists = min(n, config.lists or 2 ** round(math.log2(2 * math.sqrt(n))))
+            stored, order = VectorLists.build(vectors, n_lists, seed=seed, threads=threads)
+            names = np.ascontiguousarray(names[order])
         else:
-            index = faiss.IndexFlatIP(width)
-        index.add(vectors)
-        faiss.omp_set_num_threads(before)
-        made = cls(index, names, config.metric, 0, 1.0)
+            stored = FaissVectors.build(vectors, config.links if method == "hnsw" else None, config.build_width)
+        made = cls(stored, names, config.metric, 0, 1.0)
         if method != "flat":
             made._tune(vectors, config, min(k, n), queries, seed, threads)
         return made
@@ -127,11 +119,10 @@ class AnnIndex:
         worst -= 1e-5 * np.maximum(1e-5, np.abs(worst))  # as near as this is near enough
 
         def measured(effort: int) -> float:
-            self._apply(effort)
-            _, scores = self._blocks(asked, k, threads)
+            _, scores = self._stored.search(asked, self.names, k, effort, threads)
             return float(np.mean(np.minimum((scores >= worst[:, None]).sum(axis=1), k) / k))
 
-        most = self._most()
+        most = self._stored.most
         least = max(16, k) if self.method == "hnsw" else max(4, most // 64)
         self.effort = min(config.effort or least, most)
         self.recall = measured(self.effort)
@@ -146,21 +137,11 @@ class AnnIndex:
                 too_little = between
             else:
                 self.effort, self.recall = between, recall
-        self._apply(self.effort)
         if self.recall < config.recall and not (self.method == "ivf" and self.effort == most):
             raise DataError(
                 f"the index finds {self.recall:.0%} of the nearest {k} vectors, less than recall={config.recall:g} "
                 f"asks for: give more than effort={self.effort}, leave effort out, or choose method='flat'"
             )
-
-    def _most(self) -> int:
-        return int(self._index.nlist) if hasattr(self._index, "nlist") else len(self.names)
-
-    def _apply(self, effort: int) -> None:
-        if hasattr(self._index, "nprobe"):
-            self._index.nprobe = max(1, effort)
-        elif hasattr(self._index, "hnsw"):
-            self._index.hnsw.efSearch = max(1, effort)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -168,12 +149,12 @@ class AnnIndex:
     @property
     def width(self) -> int:
         """Numbers D in a vector."""
-        return int(self._index.d)
+        return self._stored.width
 
     @property
     def method(self) -> str:
         """How it searches: 'flat', 'ivf' or 'hnsw'."""
-        return "ivf" if hasattr(self._index, "nlist") else "hnsw" if hasattr(self._index, "hnsw") else "flat"
+        return self._stored.method
 
     def search(
         self, queries: FloatArray, k: int, threads: int = 1, *, effort: int | None = None
@@ -182,86 +163,46 @@ class AnnIndex:
 
         `effort` is what this search does, in place of what the index was built for.
         """
-        found, scores = self._blocks(of_metric(queries, self.metric), min(k, len(self)), threads, effort)
-        if found.size and found.max() >= len(self):
-            raise ModelFormatError("the index names vectors that it does not have")
-        ids = np.where(found >= 0, self.names[found], np.int32(-1))
-        return native.list_topk(ids, scores, k, threads)  # equal ones by their number
-
-    def _blocks(self, queries: FloatArray, k: int, threads: int, effort: int | None = None) -> tuple[Any, FloatArray]:
-        """Search block by block, on threads of our own: those of faiss would outlive the call, and break in a fork."""
-        found = np.empty((len(queries), k), np.int64)
-        scores = np.empty((len(queries), k), np.float32)
-        faiss = import_faiss()
-        one_thread: Callable[[int], None] = faiss.omp_set_num_threads
-        own: dict[str, Any] = {}
-        if effort is not None and self.method != "flat":
-            is_ivf = self.method == "ivf"
-            own["params"] = (
-                faiss.SearchParametersIVF(nprobe=effort) if is_ivf else faiss.SearchParametersHNSW(efSearch=effort)
-            )
-
-        def block(start: int) -> None:
-            one_thread(1)
-            part = slice(start, start + ROWS_AT_ONCE)
-            self._index.search(queries[part], k, D=scores[part], I=found[part], **own)
-
-        starts = range(0, len(queries), ROWS_AT_ONCE)
-        if threads == 1 or len(starts) < 2:
-            before = faiss.omp_get_max_threads()  # what the caller does with faiss is none of our business
-            try:
-                for start in starts:
-                    block(start)
-            finally:
-                one_thread(before)
-        else:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(block, starts))
-        return found, scores
+        effort = self.effort if effort is None else effort
+        return self._stored.search(of_metric(queries, self.metric), self.names, k, effort, threads)
 
     # ---- files ----
 
-    def to_array(self) -> tuple[ByteArray, dict[str, Any]]:
-        """Everything but the names as bytes, and what is to be known about them."""
-        data: ByteArray = import_faiss().serialize_index(self._index)
-        return data, {"metric": self.metric, "effort": self.effort, "recall": self.recall}
+    def to_arrays(self) -> tuple[dict[str, AnyArray], dict[str, Any]]:
+        """Everything as arrays, and what is to be known about them."""
+        info = {"method": self.method, "metric": self.metric, "effort": self.effort, "recall": self.recall}
+        return {"names": self.names, **self._stored.to_arrays()}, info
 
     @classmethod
-    def from_array(cls, data: ByteArray, names: IntArray, info: Any) -> AnnIndex:
-        """Make an index of what `to_array` gave; it looks into the array, which may lie on disk."""
-        faiss = import_faiss()
-        if not isinstance(info, dict) or not (
+    def from_arrays(cls, arrays: Mapping[str, AnyArray], info: Any) -> AnnIndex:
+        """Make what `to_arrays` took apart; the arrays may lie on disk, and stay there until they are read."""
+        method, names = _method_of(info), arrays["names"]
+        if not (
             info.get("metric") in ("cosine", "product")
             and type(info.get("effort")) is int
             and 0 <= info["effort"] <= len(names)
             and isinstance(info.get("recall"), float)
         ):
             raise ModelFormatError("the index is not described")
-        try:
-            reader = faiss.ZeroCopyIOReader(faiss.swig_ptr(data), data.size)
-            index = faiss.read_index(reader)
-        except RuntimeError as error:
-            raise ModelFormatError(f"the index cannot be read: {error}") from error
-        if not _is_ours(index, faiss) or index.ntotal != len(names):
-            raise ModelFormatError("the index is not one of ours, or not one of its names")
-        made = cls(index, names, info["metric"], info["effort"], info["recall"])
-        made._kept = data, reader
-        return made
+        stored = VectorLists.from_arrays(arrays) if method == "ivf" else FaissVectors.from_arrays(arrays)
+        if len(stored) != len(names) or stored.method != method:
+            raise ModelFormatError("the index is not one of its names, or of another kind")
+        return cls(stored, names, info["metric"], info["effort"], info["recall"])
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write the index into a model's directory."""
-        data, info = self.to_array()
-        writer.array(f"{prefix}faiss", data)
-        writer.array(f"{prefix}names", self.names)
+        arrays, info = self.to_arrays()
+        for name, array in arrays.items():
+            writer.array(f"{prefix}{name}", array)
         return info
 
     @classmethod
     def load_from(cls, store: Store, info: Any, prefix: str, width: int, n_names: int) -> AnnIndex:
         """Open what `save_to` wrote, vectors (n, width) with names below `n_names`; they stay on disk until read."""
-        data = store.array(f"{prefix}faiss", np.uint8, ndim=1)
-        names = store.array(f"{prefix}names", np.int32, ndim=1, bounds=(0, max(1, n_names)))
         try:
-            made = cls.from_array(data, names, info)
+            arrays = {name: store.array(prefix + name, dtype) for name, dtype in ARRAYS[_method_of(info)].items()}
+            arrays["names"] = store.array(f"{prefix}names", np.int32, ndim=1, bounds=(0, max(1, n_names)))
+            made = cls.from_arrays(arrays, info)
         except ModelFormatError as error:
             raise ModelFormatError(f"{store.path}: {error}") from error
         if made.width != width:
@@ -269,22 +210,11 @@ class AnnIndex:
         return made
 
 
-def _is_ours(index: Any, faiss: Any) -> bool:
-    """Whether an index that was read is one that `build` makes: faiss reads many more, and trusts what it reads."""
-    kinds = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexHNSWFlat)
-    if not isinstance(index, kinds) or index.ntotal < 1 or index.metric_type != faiss.METRIC_INNER_PRODUCT:
-        return False
-    if not isinstance(index, faiss.IndexIVFFlat):
-        return True
-    middles, lists = faiss.downcast_index(index.quantizer), faiss.downcast_InvertedLists(index.invlists)
-    return (
-        isinstance(middles, faiss.IndexFlat)
-        and middles.metric_type == faiss.METRIC_INNER_PRODUCT
-        and (middles.d, middles.ntotal) == (index.d, index.nlist)
-        and isinstance(lists, faiss.ArrayInvertedLists)
-        and lists.nlist == index.nlist
-        and lists.code_size == index.code_size
-    )
+def _method_of(info: Any) -> str:
+    method = info.get("method") if isinstance(info, dict) else None
+    if not isinstance(method, str) or method not in ARRAYS:
+        raise ModelFormatError("the index is not described")
+    return method
 
 
 def of_metric(vectors: FloatArray, metric: str) -> FloatArray:
@@ -296,12 +226,3 @@ def of_metric(vectors: FloatArray, metric: str) -> FloatArray:
     vectors = np.asarray(vectors / np.where(largest > 0, largest, 1), np.float32)
     lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
     return np.ascontiguousarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
-
-
-def import_faiss() -> Any:
-    """Return faiss, or say how to get it."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise ImportError("nearest neighbours need faiss: pip install 'ramify[deep]'") from error
-    return faiss

@@ -22,9 +22,8 @@ from ramify.nn.encoder import Bag
 from ramify.nn.graph import start_labels
 from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.list_head import ListHead, cross_entropy
-from ramify.nn.places import list_products
 from ramify.nn.points import Points
-from ramify.nn.shortlists import Judgement, ListLearner, best_beta, chances, fused, row_share
+from ramify.nn.shortlists import Judgement, ListLearner, best_beta, chances, row_share
 from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
 from ramify.nn.transformer import Transformer, TransformerEncoder
 
@@ -51,17 +50,12 @@ class Reranker:
     def rank(
         self, points: Points, ids: IntArray, scores: FloatArray, k: int, threads: int
     ) -> tuple[IntArray, FloatArray]:
-        """Ids and scores (n, k) of the best labels, given lists (n, m) with scores; others come behind."""
-        ids, scores = native.list_topk(ids, scores, ids.shape[1], threads)
+        """Ids and scores (n, k) of the best labels, given lists (n, m), best first; those far behind stay there."""
         ids, rest, scores, behind = ids[:, :RERANKED], ids[:, RERANKED:], scores[:, :RERANKED], scores[:, RERANKED:]
-        logits = list_products(*self.classifiers, ids, self.encoder.encode(points, threads), threads)
-        shares = row_share(np.where(ids >= 0, scores, np.float32(0)))
-        final = fused(ids, logits, shares, self.weight)
-        if k > RERANKED:
-            last = final.min(axis=1, keepdims=True, initial=1.0, where=ids >= 0)
-            behind = last * row_share(np.where(rest >= 0, behind, np.float32(0)))
-            ids, final = np.hstack([ids, rest]), np.hstack([final, behind])
-        return native.list_topk(ids, final, k, threads)
+        evidence = np.where(ids >= 0, scores, np.float32(0))
+        vectors = self.encoder.encode(points, threads)
+        found = native.rank_lists(self.classifiers, self.weight, ids, evidence, vectors, min(k, RERANKED), threads)
+        return found if k <= RERANKED else with_more(*found, rest, behind, k, threads)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -153,18 +147,18 @@ class ShortlistedModel(EncodedModel):
         n_labels = len(self.classifiers_[1])
         width = min(self.shortlist, n_labels)
         ids, similarities, vectors = self._near(points, width, threads)
-        shares = row_share(chances(ids, similarities))
-        scores = fused(ids, list_products(*self.classifiers_, ids, vectors, threads), shares, self.beta_)
+        wanted = min(k, width) if self.reranker_ is None else width
+        ids, scores = native.rank_lists(
+            self.classifiers_, self.beta_, ids, chances(ids, similarities), vectors, wanted, threads
+        )
         if self.reranker_ is not None:
             ids, scores = self.reranker_.rank(points, ids, scores, min(k, width), threads)
         if k > width:  # what is farther away comes behind, by nearness
-            last = scores.min(axis=1, keepdims=True, initial=1.0, where=ids >= 0)
             more, far, _ = self._near(points, k, threads)
             rows = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels
             more = np.where(np.isin(rows + more, (rows + ids)[ids >= 0]), np.int32(-1), more)
-            ids = np.hstack([ids, more])
-            scores = np.hstack([scores, last * row_share(chances(more, far)) * np.float32(0.999)])
-        return native.list_topk(ids, scores, k, threads)
+            ids, scores = with_more(ids, scores, more, chances(more, far), k, threads)
+        return ids, scores
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         points = self._make_points(inputs)
@@ -251,6 +245,15 @@ class ShortlistedModel(EncodedModel):
             store.array(f"{name}_weights", np.float32, shape=(self.n_labels, width)),
             store.array(f"{name}_offset", np.float32, shape=(self.n_labels,)),
         )
+
+
+def with_more(
+    ids: IntArray, scores: FloatArray, more: IntArray, evidence: FloatArray, k: int, threads: int
+) -> tuple[IntArray, FloatArray]:
+    """Ids and scores (n, k) of ranked lists, with others behind their last, by evidence from 0 up."""
+    last = scores.min(axis=1, keepdims=True, initial=1.0, where=ids >= 0)
+    behind = last * row_share(np.where(more >= 0, evidence, np.float32(0))) * np.float32(0.999)
+    return native.list_topk(np.hstack([ids, more]), np.hstack([scores, behind]), k, threads)
 
 
 def classifiers_of(head: ListHead) -> Classifiers:

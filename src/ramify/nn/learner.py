@@ -13,7 +13,7 @@ from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
 from ramify.metrics.report import evaluate
 from ramify.nn.encoder import Bag
 from ramify.nn.points import Points
-from ramify.nn.tables import Adam, Arrays
+from ramify.nn.tables import Adam, Arrays, arrays_of, named_arrays
 from ramify.nn.trainer import TrainingConfig
 from ramify.nn.transformer import Transformer
 
@@ -146,13 +146,3 @@ class EncoderWithHead:
     def is_averaged(self, name: str) -> bool:
         """Edges are not: the mean of several graphs is none of them."""
         return not name.startswith("head.edges.")
-
-
-def named_arrays(owner: str, arrays: Arrays) -> Arrays:
-    """Put the name of their owner before the names of arrays."""
-    return {f"{owner}.{name}": array for name, array in arrays.items()}
-
-
-def arrays_of(owner: str, arrays: Mapping[str, AnyArray]) -> Arrays:
-    """Pick the arrays of an owner, by their own names."""
-    return {name[len(owner) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{owner}.")}

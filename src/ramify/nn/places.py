@@ -12,7 +12,7 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnConfig, AnnIndex, of_metric
 from ramify.io.store import Store, StoreWriter
-from ramify.nn.tables import Arrays
+from ramify.nn.tables import Arrays, arrays_of, named_arrays
 
 FREQUENT = 50
 """Labels, the most frequent ones, that every search finds, unless there are few: what half of the points have in common
@@ -90,14 +90,13 @@ class LabelPlaces:
 
     def to_arrays(self) -> tuple[Arrays, dict[str, Any]]:
         """Everything as arrays, and what is to be known about them."""
-        index, info = self.index.to_array()
-        own = {"frequent": self.frequent, "vectors": self.vectors}
-        return {"index": index, "names": self.index.names, **own}, info
+        index, info = self.index.to_arrays()
+        return {**named_arrays("index", index), "frequent": self.frequent, "vectors": self.vectors}, info
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray], info: Any) -> LabelPlaces:
         """Make what `to_arrays` took apart."""
-        return cls(AnnIndex.from_array(arrays["index"], arrays["names"], info), arrays["frequent"], arrays["vectors"])
+        return cls(AnnIndex.from_arrays(arrays_of("index", arrays), info), arrays["frequent"], arrays["vectors"])
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write everything into a model's directory."""

@@ -19,11 +19,11 @@ from ramify.index.ann import AnnConfig
 from ramify.metrics.propensity import LabelCounts, inverse_propensity
 from ramify.metrics.ranking import ranking_metrics
 from ramify.nn.label_encoder import LabelEncoder, LabelEncoderConfig, label_means
-from ramify.nn.learner import Encoder, EncoderWithHead, arrays_of, named_arrays
+from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.list_head import ListHead, with_weights
 from ramify.nn.places import LabelPlaces, list_products
 from ramify.nn.points import Points
-from ramify.nn.tables import Arrays
+from ramify.nn.tables import Arrays, arrays_of, named_arrays
 from ramify.nn.trainer import TrainingConfig
 
 BETAS = tuple(round(0.05 * i, 2) for i in range(21))

@@ -170,3 +170,13 @@ class Parts:
 
 def _two(moments: tuple[FloatArray, ...]) -> Arrays:
     return {"first": moments[0], "second": moments[1]}
+
+
+def named_arrays(owner: str, arrays: Arrays) -> Arrays:
+    """Put the name of their owner before the names of arrays."""
+    return {f"{owner}.{name}": array for name, array in arrays.items()}
+
+
+def arrays_of(owner: str, arrays: Mapping[str, AnyArray]) -> Arrays:
+    """Pick the arrays of an owner, by their own names."""
+    return {name[len(owner) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{owner}.")}

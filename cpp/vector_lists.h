@@ -1,0 +1,37 @@
+// Vectors in lists around middles, and a search for those with the largest inner products with a query.
+//
+// A search reads the lists whose middles are nearest. It compares codes, a quarter of the memory of vectors, and computes only
+// what is best by them with the vectors themselves.
+#pragma once
+
+#include <cstdint>
+
+namespace ramify {
+
+// Bytes of a vector's code.
+inline std::int64_t code_width(std::int64_t width) { return (width + 31) / 32 * 32; }
+
+// Vectors in steps of their own.
+struct Codes {
+    const std::int8_t* numbers = nullptr;  // (n, code_width(width)) -127 ... 127; zeros behind the last
+    const float* steps = nullptr;          // (n) length of a step
+};
+
+struct VectorLists {
+    std::int64_t n_lists = 0, width = 0;
+    Codes middles;                        // (n_lists)
+    const std::int64_t* begin = nullptr;  // (n_lists + 1) vectors of each list
+    const std::int32_t* names = nullptr;  // (n) what a search answers with
+    const float* vectors = nullptr;       // (n, width)
+    Codes codes;                          // (n)
+};
+
+// Codes and steps of vectors (n, width).
+void encode_vectors(const float* vectors, std::int64_t n, std::int64_t width, std::int8_t* codes, float* steps, int threads);
+
+// Names and inner products (rows, k) of the best vectors in the `n_read` nearest lists, best first, equal ones by name; -1
+// and -inf where they have fewer. What is found for a query does not depend on the queries beside it.
+void search_lists(const VectorLists& lists, const float* queries, std::int64_t rows, std::int64_t n_read, std::int64_t k, int threads,
+                  std::int32_t* ids, float* scores);
+
+}  // namespace ramify

@@ -1,0 +1,134 @@
+"""The search in lists of vectors against its twin in NumPy, and against faiss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from variants import digests
+
+from ramify.base import native
+from ramify.index.vector_lists import VectorLists
+
+
+def slow_codes(vectors):
+    """Whole numbers (n, D rounded up to 32) and steps (n,)."""
+    n, width = vectors.shape
+    codes, steps = np.zeros((n, -(-width // 32) * 32), np.int8), np.zeros(n, np.float32)
+    for i, vector in enumerate(vectors):
+        largest = np.abs(vector).max(initial=np.float32(0))
+        steps[i] = largest / np.float32(127)
+        if steps[i] > 0:
+            codes[i, :width] = np.rint(vector / largest * np.float32(127)).astype(np.int8)
+    return codes, steps
+
+
+def slow_search(lists, names, queries, k, n_read):
+    """What `VectorLists.search` finds, one list after the other."""
+    ids = np.full((len(queries), k), -1, np.int32)
+    scores = np.full((len(queries), k), -np.inf, np.float32)
+    for row, query in enumerate(queries):
+        own = slow_codes(query[None])[0][0].astype(np.int64)
+
+        def rough(codes, own=own):
+            return (codes[0].astype(np.int64) @ own).astype(np.float32) * codes[1]
+
+        near = np.lexsort((np.arange(lists.most), -rough(lists.middles)))[:n_read]
+        read = np.concatenate([np.arange(lists.begin[c], lists.begin[c + 1]) for c in near]).astype(np.int64)
+        said = rough(lists.codes)[read]
+        chosen = read[np.lexsort((read, -said))[: k + k // 8 + 16]]
+        products = lists.vectors[chosen].astype(np.float64) @ query.astype(np.float64)
+        best = np.lexsort((names[chosen], -products))[:k]
+        ids[row, : len(best)], scores[row, : len(best)] = names[chosen][best], products[best]
+    return ids, scores
+
+
+def made(n, width, n_lists, seed=0):
+    random = np.random.default_rng(seed)
+    vectors = random.standard_normal((n, width)).astype(np.float32)
+    lists, order = VectorLists.build(vectors, n_lists, seed=seed, threads=1)
+    return vectors, lists, np.ascontiguousarray(order.astype(np.int32))
+
+
+@pytest.mark.parametrize(("n", "width", "n_lists"), [(1, 1, 1), (40, 5, 3), (500, 33, 12), (300, 300, 9)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_against_the_slow_twin(n, width, n_lists, threads):
+    _, lists, names = made(n, width, n_lists)
+    queries = np.random.default_rng(1).standard_normal((21, width)).astype(np.float32)
+    for k, n_read in ((1, 1), (7, 2), (40, n_lists), (n + 3, n_lists)):
+        ids, scores = lists.search(queries, names, k, n_read, threads)
+        expected, products = slow_search(lists, names, queries, k, n_read)
+        assert np.array_equal(ids, expected)
+        assert scores == pytest.approx(products, rel=1e-4, abs=1e-5)
+
+
+def test_codes_against_the_slow_twin():
+    random = np.random.default_rng(0)
+    for vectors in (
+        random.standard_normal((90, 37)),
+        random.standard_normal((5, 64)) * 1e30,
+        random.standard_normal((5, 3)) * 1e-40,
+        np.full((4, 8), 1e-45),
+        np.zeros((3, 32)),
+        np.empty((0, 7)),
+    ):
+        vectors = vectors.astype(np.float32)
+        for found, expected in zip(native.encode_vectors(vectors, 2), slow_codes(vectors), strict=True):
+            assert np.array_equal(found, expected)
+
+
+def test_finds_what_faiss_finds_in_the_same_lists():
+    import faiss
+
+    vectors, lists, names = made(2000, 48, 40)
+    middles = faiss.IndexFlatIP(48)
+    reference = faiss.IndexIVFFlat(middles, 48, 40, faiss.METRIC_INNER_PRODUCT)
+    reference.cp.seed, reference.cp.niter, reference.cp.min_points_per_centroid = 0, 10, 1
+    reference.train(vectors)
+    reference.add(vectors)
+    queries = np.random.default_rng(2).standard_normal((64, 48)).astype(np.float32)
+    for n_read in (4, 40):
+        reference.nprobe = n_read
+        products, expected = reference.search(queries, 20)
+        ids, scores = lists.search(queries, names, 20, n_read, 2)
+        same = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(ids.tolist(), expected.tolist(), strict=True)])
+        assert same > (0.999 if n_read == 40 else 0.97)  # middles are compared by their codes
+        assert scores[:, 0] == pytest.approx(products[:, 0], rel=1e-4) or n_read == 4
+
+
+def test_equal_products_are_ordered_by_name_and_empty_lists_are_no_trouble():
+    vectors = np.repeat(np.eye(3, dtype=np.float32), 4, axis=0)
+    lists, order = VectorLists.build(vectors, 12, seed=0, threads=1)
+    names = np.ascontiguousarray(order[::-1].astype(np.int32))
+    ids, scores = lists.search(np.eye(3, dtype=np.float32)[:1], names, 12, 12, 1)
+    assert sorted(ids[0]) == list(range(12))
+    assert np.array_equal(np.lexsort((ids[0], -scores[0])), np.arange(12))
+    zero = np.zeros((1, 3), np.float32)
+    assert np.array_equal(lists.search(zero, names, 12, 12, 1)[0][0], np.arange(12))
+
+
+def test_a_query_of_another_width_is_refused():
+    _, lists, names = made(40, 5, 3)
+    with pytest.raises(ValueError, match="width"):
+        lists.search(np.zeros((1, 6), np.float32), names, 3, 1, 1)
+
+
+CODE = """
+import hashlib
+import numpy as np
+from ramify.base import native
+from test_vector_lists import made
+_, lists, names = made(900, 75, 20)
+queries = np.random.default_rng(3).standard_normal((50, 75)).astype(np.float32)
+queries[0] *= 1e6
+digest = hashlib.sha256()
+for part in (*lists.search(queries, names, 30, 6, 2), *lists.codes):
+    digest.update(part.tobytes())
+print(native.isa(), digest.hexdigest())
+"""
+
+
+def test_every_instruction_set_gives_the_same_bits():
+    found = digests(CODE, Path(__file__).parent)
+    assert len(set(found.values())) == 1, found
