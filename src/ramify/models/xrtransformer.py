@@ -32,7 +32,7 @@ from ramify.rank.linear import LinearConfig, fit_ovr
 
 BOOTSTRAP = LinearConfig(C=1.0, threshold=0.0)
 """How the head of a level is trained on the vectors that the level begins with."""
-FIRST_POINTS = 4096
+FIRST_POINTS = 1024
 """Points that the head of the first level is trained on at most."""
 
 
@@ -96,34 +96,39 @@ class XRTransformer(EncodedModel, XRLinear):
     def _fine_tune(self, points: Points, Y: Csr, tree: LabelTree, threads: int) -> Encoder:
         """Train the encoder level by level, coarse to fine; each begins with the encoder of the level above."""
         rows, judged = hold_out(Y, self.training.validation, self.seed)
-        encoder = self._start_encoder(points.take(rows), Y[rows], self.seed, threads)
+        encoder = self.transformer_ or self._start_encoder(points.take(rows), Y[rows], self.seed, threads)
         counts = tree.project(Y)  # labels of each point below each node of a level (n × nodes)
         levels = self._matched_levels(tree)
-        proposed: Csr | None = None
-        # The first level has few clusters, which show in some of the points as well as in all of them.
-        known = np.sort(np.random.default_rng(self.seed).permutation(rows)[:FIRST_POINTS])
-        vectors = encoder.encode(points.take(known), threads)
+        head: ListHead | None = None
         for t in levels:
-            children, targets = tree.levels[t], counts[t]
-            M = _everywhere(len(points)) if t == 0 else mining.teacher(counts[t - 1])
-            if proposed is not None:
-                M = mining.union(M, proposed)
+            random = np.random.default_rng([self.seed, t])
+            seen = np.sort(random.permutation(rows)[: self.training.examples])  # all, or as many as are looked at
+            # The first level has few clusters, which show in some of the points as well as in all of them.
+            known = np.sort(random.permutation(seen)[:FIRST_POINTS]) if head is None else seen
+            vectors = encoder.encode(points.take(known), threads)
+            if head is None:
+                M = _everywhere(len(seen))
+            else:
+                found, _ = head.search(vectors, self.matcher_width, threads)
+                M = mining.union(mining.teacher(counts[t - 1][seen]), mining.matcher(found, counts[t - 1].shape[1]))
+            head = _bootstrap(vectors, counts[t][known], M[: len(known)], tree.levels[t], threads)
+            here = np.concatenate([seen, judged])
+            targets = counts[t][here]
             truth = targets.copy()
             truth.data[:] = 1.0
-            head = _bootstrap(vectors, targets[known], M[known], children, threads)
             learner = EncoderWithHead(
                 encoder,
                 head,
-                points,
+                points.take(here),
                 truth,
-                judged,
+                np.arange(len(seen), len(here)),
                 self.training,
                 seed=self.seed + t,
                 threads=threads,
-                targets=LevelTargets(M, targets if self.weighted else truth, children),
+                targets=LevelTargets(M, targets if self.weighted else truth, tree.levels[t]),
             )
             train(
-                rows,
+                np.arange(len(seen)),
                 learner,
                 self.training,
                 title=f"level {t + 1} of {len(levels)}",
@@ -132,11 +137,6 @@ class XRTransformer(EncodedModel, XRLinear):
                 settings=self._settings(),
                 checkpoint=None if self.checkpoints is None else Path(self.checkpoints) / f"level-{t}",
             )
-            if t != levels[-1]:
-                vectors = encoder.encode(points, threads)
-                found, _ = head.search(vectors, self.matcher_width, threads)
-                proposed = mining.matcher(found, targets.shape[1])
-                known, vectors = rows, vectors[rows]
         return encoder
 
     # ---- prediction ----

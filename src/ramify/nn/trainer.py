@@ -106,7 +106,7 @@ class _Progress:
     random: np.random.Generator
     epoch: int = 0
     number: int = 0
-    best: Arrays | None = None
+    best: Arrays | None = None  # None: what the learner has now
     best_score: float = -np.inf
     since: int = 0
     n_averaged: int = 0
@@ -233,8 +233,8 @@ def train(
             now.done = now.epoch >= epochs or now.since >= config.patience
             if place is not None:
                 now.save(place, learner, key)
-    assert now.best is not None
-    learner.set_arrays(now.best)
+    if now.best is not None:
+        learner.set_arrays(now.best)
     return now.history
 
 
@@ -291,7 +291,12 @@ def _judge(now: _Progress, learner: Learner, loss: float) -> str:
     now.history.append((loss, score))
     now.since = 0 if score > now.best_score else now.since + 1
     if score > now.best_score:
-        now.best, now.best_score = {name: a.copy() for name, a in learner.arrays().items()}, score
+        now.best_score = score
+        if now.best is not None:
+            for name, array in learner.arrays().items():
+                now.best[name][...] = array
+        elif found is not None or kept is not None:  # else the last state counts, which the learner has itself
+            now.best = {name: a.copy() for name, a in learner.arrays().items()}
     if kept is not None:
         learner.set_arrays(kept)
     return f"loss {loss:.4f}" if found is None else f"loss {loss:.4f}, validation P@1 {first:.1f}"

@@ -22,11 +22,12 @@ from ramify.nn.cache import cache_folder, digest_of, write_array
 from ramify.nn.encoder import START_LENGTH
 from ramify.nn.onnx import OnnxGraph, export, is_installed, pooling_module
 from ramify.nn.points import Points, Tokens
-from ramify.nn.tables import Adam, Arrays
+from ramify.nn.tables import Adam, Arrays, RowTable, arrays_of, named_arrays
 from ramify.nn.torch_devices import find_devices, has_bfloat16, need_torch
 
-TOKENS_AT_ONCE = 4096
-"""Tokens that go through the model together where nothing is trained, padding included."""
+TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 16384}
+"""Tokens that go through the model together, padding included: on a processor what lies between its layers stays in cache.
+"""
 ONNX_TOLERANCE = 1e-3
 """How far a graph's vectors of length 1 may be from the model's."""
 REMEMBERED_BYTES = 1 << 26
@@ -87,6 +88,7 @@ class Transformer:
         self.onnx: OnnxGraph | None = None  # computes vectors in place of torch, until the weights change
         self.half = config.precision == "bfloat16" or (config.precision == "auto" and has_bfloat16(self.device))
         self._optimizer: Any = None
+        self._words: RowTable | None = None  # the vectors of tokens, of which a step uses a few; on GPUs one of many weights
         self._seed, self._turn = 0, 0  # of the dropout
         self._last: tuple[str, FloatArray] | None = None
 
@@ -119,6 +121,10 @@ class Transformer:
     def width(self) -> int:
         """Numbers D in a vector."""
         return int(self.module.config.hidden_size)
+
+    @property
+    def _tokens_at_once(self) -> int:
+        return TOKENS_AT_ONCE["cpu" if self.device == "cpu" else "cuda"]
 
     def rate(self, _: float) -> float:
         """Learning rate: the encoder's own, whatever suits others."""
@@ -161,7 +167,7 @@ class Transformer:
         vectors = np.zeros((len(tokens), self.width), np.float32)
         before = torch.get_num_threads()
         torch.set_num_threads(max(1, threads))
-        batches, n = list(_batches_by_length(np.diff(tokens.begin))), len(self.devices)
+        batches, n = list(_batches_by_length(np.diff(tokens.begin), self._tokens_at_once)), len(self.devices)
         try:
             with torch.inference_mode(), progress("vectors of texts", len(tokens), verbose) as advance:
                 for start in range(0, len(batches), n):
@@ -235,7 +241,7 @@ class Transformer:
 
     def begin(self, seed: int) -> None:
         """Get ready for a training of its own: forget moments, and drop out by the seed."""
-        self._optimizer = None
+        self._optimizer, self._words = None, None
         self._seed, self._turn = seed, 0
 
     def forward(self, points: Points, threads: int) -> tuple[FloatArray, Any]:
@@ -250,9 +256,10 @@ class Transformer:
         torch.set_num_threads(max(1, threads))
         for module in self._copies:
             module.train()
+        self._embeddings.sparse = self.devices == ["cpu"]
         vectors, tape, found = np.empty((n, self.width), np.float32), [], []
         most = min(size, -(-n // len(self.devices)))
-        for number, rows in enumerate(_parts_of_like_length(np.diff(points.tokens.begin), most)):
+        for number, rows in enumerate(_parts_of_like_length(np.diff(points.tokens.begin), most, self._tokens_at_once)):
             part = _Part(points.tokens.take(rows), number % len(self.devices), rows, self._turn)
             with torch.set_grad_enabled(n <= size):
                 found.append(self._of_part(part))
@@ -287,10 +294,25 @@ class Transformer:
                 if other.grad is not None:
                     theirs = other.grad.to(self.device)
                     mine.grad = theirs if mine.grad is None else mine.grad + theirs
+        if self._words is not None:
+            self._step_words(self._words, adam, threads)
         optimizer.step()
+        self._embeddings.sparse = False
         self._changed()
         for module in self._copies:
             module.eval()
+
+    @property
+    def _embeddings(self) -> Any:
+        return self.module.get_input_embeddings()
+
+    def _step_words(self, words: RowTable, adam: Adam, threads: int) -> None:
+        """Move the vectors of the tokens of a batch."""
+        weight = self._embeddings.weight
+        gradients, weight.grad = weight.grad.coalesce(), None
+        rows, values = gradients.indices()[0].numpy().astype(np.int32), gradients.values().numpy()
+        n = len(rows)
+        words.step((rows, np.arange(n + 1), np.arange(n)), np.ones((n, 1), np.float32), values, adam, threads)
 
     def _changed(self) -> None:
         """Bring the weights of the first device to the others; what was made of old ones is of no use."""
@@ -304,12 +326,15 @@ class Transformer:
     def _prepare(self, weight_decay: float) -> Any:
         if self._optimizer is None:
             torch = need_torch()
-            named = [p for _, p in self.module.named_parameters() if p.requires_grad]
+            words = self._embeddings.weight
+            if self.devices == ["cpu"]:
+                self._words = RowTable(words.detach().numpy(), None)
+            rest = [p for p in self.module.parameters() if p.requires_grad and (self._words is None or p is not words)]
             groups = [
-                {"params": [p for p in named if p.ndim > 1], "weight_decay": weight_decay},
-                {"params": [p for p in named if p.ndim <= 1], "weight_decay": 0.0},
+                {"params": [p for p in rest if p.ndim > 1], "weight_decay": weight_decay},
+                {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
             ]
-            self._optimizer = torch.optim.AdamW(groups)
+            self._optimizer = torch.optim.AdamW(groups, fused=True)
         return self._optimizer
 
     def arrays(self) -> Arrays:
@@ -331,7 +356,7 @@ class Transformer:
             for i, entry in self._optimizer.state_dict()["state"].items():
                 found |= {f"{i}.{name}": value.detach().cpu().numpy() for name, value in entry.items()}
             found["weight_decay"] = np.array([self._optimizer.param_groups[0]["weight_decay"]])
-        return found
+        return found if self._words is None else {**found, **named_arrays("words", self._words.moments())}
 
     def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
         """Go on from what `moments` gave."""
@@ -343,10 +368,12 @@ class Transformer:
         state: dict[int, dict[str, Any]] = {}
         for key, value in moments.items():
             number, _, name = key.partition(".")
-            if name:
+            if name and number != "words":
                 tensor = torch.from_numpy(np.array(value))
                 state.setdefault(int(number), {})[name] = tensor.reshape(()) if name == "step" else tensor
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        if self._words is not None:
+            self._words.set_moments(arrays_of("words", moments))
 
     def snapshot(self) -> Transformer:
         """Return a copy, without moments."""
@@ -416,23 +443,24 @@ LEAST_PART, MOST_PADDING = 8, 1.1
 """Texts that are worth a computation of their own in training, and tokens with padding over those without."""
 
 
-def _parts_of_like_length(lengths: LongArray, most: int) -> Iterator[LongArray]:
-    """Rows of a batch, at most so many together, cut where padding would cost more than a part of its own."""
+def _parts_of_like_length(lengths: LongArray, most: int, n_tokens: int) -> Iterator[LongArray]:
+    """Rows of a batch, so many rows or tokens together, cut where padding would cost more than a part of its own."""
     order = np.argsort(lengths, kind="stable")
     start, total = 0, 0
     for end, length in enumerate(lengths[order], 1):
         total += int(length)
         wasteful = end - start >= LEAST_PART and (end - start) * int(length) > MOST_PADDING * total
-        if end - start == most or wasteful or end == len(order):
+        full = end - start == most or (end - start + 1) * int(length) > n_tokens
+        if full or wasteful or end == len(order):
             yield order[start:end]
             start, total = end, 0
 
 
-def _batches_by_length(lengths: LongArray) -> Iterator[LongArray]:
-    """Rows of like length, as many as fit into `TOKENS_AT_ONCE`."""
+def _batches_by_length(lengths: LongArray, n_tokens: int) -> Iterator[LongArray]:
+    """Rows of like length, as many as have so many tokens."""
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        count = max(1, TOKENS_AT_ONCE // max(1, int(lengths[order[start]])))
+        count = max(1, n_tokens // max(1, int(lengths[order[start]])))
         yield order[start : start + count]
         start += count
