@@ -4,6 +4,7 @@
 #include "gather.h"
 #include "shortlist.h"
 #include "vector_lists.h"
+#include "votes.h"
 
 namespace ramify {
 
@@ -221,6 +222,20 @@ nb::tuple py_search_lists(In2<std::int8_t> middles, In<float> middle_steps, In<s
     return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
 }
 
+nb::tuple py_merge_votes(In2<std::int32_t> label_ids, In2<float> label_similarities, In2<std::int32_t> point_ids, In2<float> point_similarities,
+                         In<std::int64_t> begin, In<std::int32_t> labels, std::int64_t n_labels, float share, std::int64_t k, int threads) {
+    const std::size_t n = label_ids.shape(0), top = static_cast<std::size_t>(k);
+    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
+    auto scores = std::make_unique_for_overwrite<float[]>(n * top);
+    {
+        nb::gil_scoped_release release;
+        merge_votes({size_of(label_ids.shape(1)), label_ids.data(), label_similarities.data()},
+                    {size_of(point_ids.shape(1)), point_ids.data(), point_similarities.data()}, {begin.data(), labels.data(), n_labels}, share,
+                    size_of(n), k, threads, ids.get(), scores.get());
+    }
+    return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
+}
+
 }  // namespace
 
 void bind_neural(nb::module_& m) {
@@ -255,6 +270,8 @@ void bind_neural(nb::module_& m) {
     m.def("search_graph", py_search_graph, nb::arg("begin"), nb::arg("labels"), nb::arg("edge_scores"), nb::arg("cluster_weights"),
           nb::arg("cluster_offsets"), nb::arg("label_weights"), nb::arg("label_offsets"), nb::arg("log_alpha"), nb::arg("beam"),
           nb::arg("width"), nb::arg("vectors"), nb::arg("k"), nb::arg("threads"));
+    m.def("merge_votes", py_merge_votes, nb::arg("label_ids"), nb::arg("label_similarities"), nb::arg("point_ids"),
+          nb::arg("point_similarities"), nb::arg("begin"), nb::arg("labels"), nb::arg("n_labels"), nb::arg("share"), nb::arg("k"), nb::arg("threads"));
     m.def("encode_vectors", py_encode_vectors, nb::arg("vectors"), nb::arg("threads"));
     m.def("search_lists", py_search_lists, nb::arg("middles"), nb::arg("middle_steps"), nb::arg("begin"), nb::arg("names"), nb::arg("vectors"),
           nb::arg("codes"), nb::arg("steps"), nb::arg("queries"), nb::arg("n_read"), nb::arg("k"), nb::arg("threads"));

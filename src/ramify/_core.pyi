@@ -313,3 +313,15 @@ def rank_lists(
     k: int,
     threads: int,
 ) -> tuple[IntArray, FloatArray]: ...
+def merge_votes(
+    label_ids: IntArray,
+    label_similarities: FloatArray,
+    point_ids: IntArray,
+    point_similarities: FloatArray,
+    begin: LongArray,
+    labels: IntArray,
+    n_labels: int,
+    share: float,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]: ...

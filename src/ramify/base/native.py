@@ -36,6 +36,7 @@ __all__ = [
     "kmeans",
     "largest_entries",
     "make_analyzer",
+    "merge_votes",
     "pack_weights",
     "path_loss",
     "rank_lists",
@@ -435,6 +436,24 @@ def search_lists(
     if vectors.shape[1] != queries.shape[1] or k < 1:
         raise ValueError(f"queries of width {queries.shape[1]} for vectors of width {vectors.shape[1]}; k = {k}")
     return _core.search_lists(*middles, begin, names, vectors, *codes, queries, n_read, k, threads)
+
+
+def merge_votes(
+    labels: tuple[IntArray, FloatArray],
+    points: tuple[IntArray, FloatArray],
+    point_labels: tuple[LongArray, IntArray],
+    n_labels: int,
+    share: float,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]:
+    """Ids and scores (n, k) of labels by their own similarities (n, a) and by the labels of near points (n, b).
+
+    `point_labels` are where the labels of each point begin, and the labels.
+    """
+    if labels[0].shape != labels[1].shape or points[0].shape != points[1].shape or len(labels[0]) != len(points[0]):
+        raise ValueError(f"labels are {labels[0].shape}, points are {points[0].shape}")
+    return _core.merge_votes(*labels, *points, *point_labels, n_labels, share, k, threads)
 
 
 def _long(matrix: Csr, with_data: bool) -> tuple[LongArray, LongArray, FloatArray | None]:

@@ -48,7 +48,7 @@ class AnnConfig(Config):
         "'ivf': lists that a search reads; 'hnsw': vectors that it follows; None: as many as `recall` asks for",
         low=1,
     )
-    recall: float = param(0.9, "share of the nearest vectors that a search has to find, in the mean", low=0, high=1)
+    recall: float = param(0.95, "share of the nearest vectors that a search has to find, in the mean", low=0, high=1)
 
 
 class AnnIndex:
@@ -156,15 +156,9 @@ class AnnIndex:
         """How it searches: 'flat', 'ivf' or 'hnsw'."""
         return self._stored.method
 
-    def search(
-        self, queries: FloatArray, k: int, threads: int = 1, *, effort: int | None = None
-    ) -> tuple[IntArray, FloatArray]:
-        """Names and similarities (m, k) of the nearest vectors, best first; -1 and -inf where there are no more.
-
-        `effort` is what this search does, in place of what the index was built for.
-        """
-        effort = self.effort if effort is None else effort
-        return self._stored.search(of_metric(queries, self.metric), self.names, k, effort, threads)
+    def search(self, queries: FloatArray, k: int, threads: int = 1) -> tuple[IntArray, FloatArray]:
+        """Names and similarities (m, k) of the nearest vectors, best first; -1 and -inf where there are no more."""
+        return self._stored.search(of_metric(queries, self.metric), self.names, k, self.effort, threads)
 
     # ---- files ----
 

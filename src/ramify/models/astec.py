@@ -13,7 +13,7 @@ from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr, csr_from_parts
+from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnIndex
@@ -25,7 +25,7 @@ from ramify.models.base import refuse_given
 from ramify.models.encoded import joined
 from ramify.models.shortlisted import ShortlistedModel, classifiers_of
 from ramify.nn.all_labels import AllLabels
-from ramify.nn.encoder import Bag, padded_rows
+from ramify.nn.encoder import Bag
 from ramify.nn.graph import start_labels
 from ramify.nn.label_encoder import label_means
 from ramify.nn.learner import Encoder, EncoderWithHead
@@ -86,7 +86,7 @@ class Astec(ShortlistedModel):
         )
         width = min(self.shortlist, labels.shape[1])
         random = np.random.default_rng(self.seed + 5)
-        lists, _ = self._search(vectors[rows], width, threads, roughly=True)
+        lists, _ = self._search(vectors[rows], width, threads)
         n_others = min(self.random_negatives, labels.shape[1])
         others = random.integers(0, labels.shape[1], (len(rows), n_others), np.int32)
         held, similarities = self._search(vectors[judged], width, threads)
@@ -126,27 +126,21 @@ class Astec(ShortlistedModel):
         common: dict[str, Any] = {"queries": vectors, "seed": self.seed, "threads": threads}
         self.middles_ = LabelPlaces.build(middles, known, counts[known], self.index, k=width, **common)
         self.points_ = AnnIndex.build(vectors, self.index, k=self.neighbours, **common)
-        self.point_labels_ = Y
+        self.point_labels_ = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
 
     # ---- prediction ----
 
-    def _search(
-        self, vectors: FloatArray, k: int, threads: int, *, roughly: bool = False
-    ) -> tuple[IntArray, FloatArray]:
+    def _search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Labels (n, k) whose middles or whose points are near frozen vectors (n, D), and how near, from 0 to 1."""
-        n, share = len(vectors), np.float32(self.neighbour_weight)
-        middles = _as_matrix(
-            *self.middles_.search(vectors, k, threads, roughly=roughly), (n, self.point_labels_.shape[1])
+        return native.merge_votes(
+            self.middles_.search(vectors, k, threads),
+            self.points_.search(vectors, self.neighbours, threads),
+            self.point_labels_,
+            len(self.classifiers_[1]),
+            self.neighbour_weight,
+            k,
+            threads,
         )
-        effort = max(1, self.points_.effort // 2) if roughly else None
-        found = self.points_.search(vectors, self.neighbours, threads, effort=effort)
-        near = _as_matrix(*found, (n, len(self.points_)))
-        votes = native.spmm(near, self.point_labels_, threads, unit_rows=False)
-        most = np.maximum(votes.max(axis=1).toarray(), np.float32(1e-30))
-        votes.data /= np.repeat(most.ravel(), np.diff(votes.indptr))
-        both = as_csr((1 - share) * middles + share * votes, "similarities")
-        ids, scores = padded_rows(native.largest_entries(both, k, threads))
-        return native.list_topk(ids, scores, k, threads)
 
     def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:
         frozen = self.encoder_.encode(points, threads)
@@ -158,8 +152,8 @@ class Astec(ShortlistedModel):
     # ---- files ----
 
     def _save_search(self, writer: StoreWriter) -> dict[str, Any]:
-        writer.array("point_begin", self.point_labels_.indptr.astype(np.int64))
-        writer.array("point_labels", self.point_labels_.indices.astype(np.int32))
+        for name, array in zip(("point_begin", "point_labels"), self.point_labels_, strict=True):
+            writer.array(name, array)
         return {
             "transfer": self.transfer_.save_to(writer, "transfer_"),
             "labels": self.middles_.save_to(writer, "labels_"),
@@ -177,15 +171,5 @@ class Astec(ShortlistedModel):
         fits = len(begin) == len(self.points_) + 1 and begin[0] == 0 and begin[-1] == len(labels)
         if not fits or np.any(np.diff(begin) < 0):
             raise ModelFormatError(f"{store.path}: the labels of the points do not fit them")
-        ones = np.ones(len(labels), np.float32)
-        self.point_labels_ = csr_from_parts(ones, labels, begin, (n_points, self.n_labels))
+        self.point_labels_ = begin, labels
         return width
-
-
-def _as_matrix(ids: IntArray, similarities: FloatArray, shape: tuple[int, int]) -> Csr:
-    """What was found (n, k) as a matrix of similarities from 0 to 1."""
-    there = ids >= 0
-    begin = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    found = csr_from_parts((1 + similarities[there]) / 2, ids[there], begin, shape)
-    found.sort_indices()
-    return found

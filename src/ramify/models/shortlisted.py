@@ -66,7 +66,7 @@ class ShortlistedModel(EncodedModel):
     """
 
     shortlist: int = param(300, "labels near a point that its classifiers are trained on and scored for", low=1)
-    index: AnnConfig = param(factory=lambda: AnnConfig(recall=0.85), doc="how near labels are found")
+    index: AnnConfig = param(factory=AnnConfig, doc="how near labels are found")
     beta: float | None = param(
         None, "weight of the classifier against the similarity; None: what is best on held-out points", low=0, high=1
     )

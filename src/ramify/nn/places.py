@@ -64,16 +64,10 @@ class LabelPlaces:
     def __len__(self) -> int:
         return len(self.index) + len(self.frequent)
 
-    def search(
-        self, vectors: FloatArray, k: int, threads: int, *, roughly: bool = False
-    ) -> tuple[IntArray, FloatArray]:
-        """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones, then the nearest others.
-
-        `roughly` looks at half of what a search looks at else: enough for labels to learn against.
-        """
+    def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones, then the nearest others."""
         n_frequent = min(len(self.frequent), k // 4)
-        effort = max(1, self.index.effort // 2) if roughly else None
-        ids, near = self.index.search(vectors, k - n_frequent, threads, effort=effort)
+        ids, near = self.index.search(vectors, k - n_frequent, threads)
         if n_frequent == 0:
             return ids, near
         lists = np.ascontiguousarray(np.broadcast_to(np.arange(n_frequent, dtype=np.int32), (len(vectors), n_frequent)))

@@ -26,8 +26,7 @@ from ramify.nn.tables import Adam, Arrays, RowTable, arrays_of, named_arrays
 from ramify.nn.torch_devices import find_devices, has_bfloat16, need_torch
 
 TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 16384}
-"""Tokens that go through the model together, padding included: on a processor what lies between its layers stays in cache.
-"""
+"""Tokens that go through the model together, padding included: few on a processor, so that its caches hold them."""
 ONNX_TOLERANCE = 1e-3
 """How far a graph's vectors of length 1 may be from the model's."""
 REMEMBERED_BYTES = 1 << 26
@@ -88,7 +87,9 @@ class Transformer:
         self.onnx: OnnxGraph | None = None  # computes vectors in place of torch, until the weights change
         self.half = config.precision == "bfloat16" or (config.precision == "auto" and has_bfloat16(self.device))
         self._optimizer: Any = None
-        self._words: RowTable | None = None  # the vectors of tokens, of which a step uses a few; on GPUs one of many weights
+        self._words: RowTable | None = (
+            None  # the vectors of tokens, of which a step uses a few; on GPUs one of many weights
+        )
         self._seed, self._turn = 0, 0  # of the dropout
         self._last: tuple[str, FloatArray] | None = None
 
