@@ -131,9 +131,9 @@ def test_low_recall_is_an_error_that_says_what_to_do():
     vectors = np.random.default_rng(0).standard_normal((4000, 48)).astype(np.float32)
     with pytest.raises(DataError, match="leave effort out"):
         AnnIndex.build(vectors, AnnConfig(method="ivf", effort=1), k=50)
-    with pytest.raises(DataError, match=r"recall=0\.95"):
+    with pytest.raises(DataError, match=r"recall=0\.9"):
         AnnIndex.build(vectors, AnnConfig(method="hnsw", effort=1, links=2, build_width=2), k=50)
-    assert AnnIndex.build(vectors, AnnConfig(method="ivf"), k=50).recall >= 0.95
+    assert AnnIndex.build(vectors, AnnConfig(method="ivf"), k=50).recall >= 0.9
 
 
 def test_the_size_decides():

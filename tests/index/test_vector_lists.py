@@ -9,7 +9,7 @@ import pytest
 from variants import digests
 
 from ramify.base import native
-from ramify.index.vector_lists import VectorLists
+from ramify.index.vector_lists import ROUNDS, VectorLists
 
 
 def slow_codes(vectors):
@@ -84,7 +84,7 @@ def test_finds_what_faiss_finds_in_the_same_lists():
     vectors, lists, names = made(2000, 48, 40)
     middles = faiss.IndexFlatIP(48)
     reference = faiss.IndexIVFFlat(middles, 48, 40, faiss.METRIC_INNER_PRODUCT)
-    reference.cp.seed, reference.cp.niter, reference.cp.min_points_per_centroid = 0, 10, 1
+    reference.cp.seed, reference.cp.niter, reference.cp.min_points_per_centroid = 0, ROUNDS, 1
     reference.train(vectors)
     reference.add(vectors)
     queries = np.random.default_rng(2).standard_normal((64, 48)).astype(np.float32)

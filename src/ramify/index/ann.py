@@ -48,7 +48,7 @@ class AnnConfig(Config):
         "'ivf': lists that a search reads; 'hnsw': vectors that it follows; None: as many as `recall` asks for",
         low=1,
     )
-    recall: float = param(0.95, "share of the nearest vectors that a search has to find, in the mean", low=0, high=1)
+    recall: float = param(0.9, "share of the nearest vectors that a search has to find, in the mean", low=0, high=1)
 
 
 class AnnIndex:
@@ -130,7 +130,7 @@ class AnnIndex:
         while config.effort is None and self.recall < config.recall and self.effort < most:
             too_little, self.effort = self.effort, min(most, 2 * self.effort)
             self.recall = measured(self.effort)
-        for _ in range(2 if too_little else 0):  # perhaps less than twice as much is enough
+        for _ in range(3 if too_little else 0):  # perhaps less than twice as much is enough
             between = (too_little + self.effort) // 2
             recall = measured(between)
             if recall < config.recall:

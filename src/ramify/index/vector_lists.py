@@ -14,6 +14,8 @@ from ramify.base.native import Codes
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.index.faiss_vectors import import_faiss
 
+ROUNDS = 4
+"""Of k-means; more make lists that are no better to search."""
 ARRAYS: dict[str, DTypeLike] = {
     "middles": np.int8,
     "middle_steps": np.float32,
@@ -50,7 +52,7 @@ class VectorLists:
         faiss = import_faiss()
         width = vectors.shape[1]
         clusters, middles = faiss.Clustering(width, n_lists), faiss.IndexFlatIP(width)
-        clusters.seed, clusters.niter, clusters.spherical = seed % 2**31, 10, True
+        clusters.seed, clusters.niter, clusters.spherical = seed % 2**31, ROUNDS, True
         clusters.min_points_per_centroid = 1
         before = faiss.omp_get_max_threads()
         faiss.omp_set_num_threads(1)  # with several, the order of sums would be up to them

@@ -36,7 +36,7 @@ class LightDXML(ShortlistedModel):
         factory=lambda: TrainingConfig(epochs=6), doc="how encoder and classifiers are trained"
     )
     relabel_every: int = param(
-        4, "passes after which labels get new places, and points new shortlists; the first time after one", low=1
+        2, "passes after which labels get new places, and points new shortlists; the first time after one", low=1
     )
     labels: LabelEncoderConfig = param(factory=LabelEncoderConfig, doc="how labels get their places")
 
