@@ -11,6 +11,8 @@ from variants import digests
 from ramify.base import native
 from ramify.index.vector_lists import ROUNDS, VectorLists
 
+pytestmark = pytest.mark.native
+
 
 def slow_codes(vectors):
     """Whole numbers (n, D rounded up to 32) and steps (n,)."""

@@ -12,6 +12,8 @@ from ramify.nn.list_head import cross_entropy, with_weights
 from ramify.nn.places import LabelPlaces, list_products
 from ramify.nn.shortlists import chances, competing, fused, row_share
 
+pytestmark = pytest.mark.native
+
 
 def test_every_positive_is_on_the_list_and_none_is_a_negative():
     random = np.random.default_rng(0)

@@ -8,6 +8,8 @@ from scipy import sparse
 
 from ramify.base import native
 
+pytestmark = pytest.mark.native
+
 
 def slow_merge(labels, points, Y, share, k):
     ids, scores = np.full((len(labels[0]), k), -1, np.int32), np.full((len(labels[0]), k), -np.inf, np.float32)

@@ -21,7 +21,7 @@ class LabelEncoderConfig(Config):
     """How labels get their places."""
 
     activation: Literal["none", "relu"] = param("none", "'none': an affine map; 'relu': cut at 0 behind it")
-    epochs: int = param(2, "passes over the pairs of a point and one of its labels, each time", low=0)
+    epochs: int = param(1, "passes over the pairs of a point and one of its labels, each time", low=0)
     rate: float = param(0.001, "learning rate", above=0)
     batch_size: int = param(512, "pairs in a step", low=1)
     negatives: bool = param(False, "also push labels away from the other points of a step")
