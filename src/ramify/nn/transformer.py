@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -166,15 +167,22 @@ class Transformer:
         if self._last is not None and self._last[0] == tokens.digest():
             return self._last[1]
         vectors = np.zeros((len(tokens), self.width), np.float32)
-        before = torch.get_num_threads()
-        torch.set_num_threads(max(1, threads))
         batches, n = list(_batches_by_length(np.diff(tokens.begin), self._tokens_at_once)), len(self.devices)
+        # Every device has its work before the first is asked for it. On a processor each thread has batches of its own:
+        # threads that share one would wait for each other many times in every layer.
+        workers = max(1, threads) if self.device == "cpu" and self.onnx is None else 1
+
+        def compute(start: int) -> list[tuple[LongArray, Any]]:
+            torch.set_num_threads(1 if workers > 1 else max(1, threads))
+            with torch.inference_mode():
+                group = batches[start : start + n]
+                return [(rows, self._vectors(tokens.take(rows), place, threads)) for place, rows in enumerate(group)]
+
+        before, starts = torch.get_num_threads(), range(0, len(batches), n)
         try:
-            with torch.inference_mode(), progress("vectors of texts", len(tokens), verbose) as advance:
-                for start in range(0, len(batches), n):
-                    group = batches[start : start + n]  # every device has its work before the first is asked for it
-                    pooled = [self._vectors(tokens.take(rows), place, threads) for place, rows in enumerate(group)]
-                    for rows, part in zip(group, pooled, strict=True):
+            with ThreadPoolExecutor(workers) as pool, progress("vectors of texts", len(tokens), verbose) as advance:
+                for found in pool.map(compute, starts) if workers > 1 else map(compute, starts):
+                    for rows, part in found:
                         vectors[rows] = part.float().cpu().numpy()
                         advance(len(rows))
         finally:
