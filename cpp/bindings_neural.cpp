@@ -3,6 +3,7 @@
 #include "bindings.h"
 #include "gather.h"
 #include "shortlist.h"
+#include "text_encoder.h"
 #include "vector_lists.h"
 #include "votes.h"
 
@@ -236,6 +237,56 @@ nb::tuple py_merge_votes(In2<std::int32_t> label_ids, In2<float> label_similarit
     return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
 }
 
+// An encoder together with the array that it reads the vectors of words from.
+class PyTextEncoder {
+public:
+    using Norm = std::tuple<In<float>, In<float>>;    // gain, offset
+    using Dense = std::tuple<In2<float>, In<float>>;  // weights (n_out, n_in), offset
+
+    PyTextEncoder(In2<float> words, In2<float> positions, Norm norm, std::int64_t n_heads, std::int64_t hidden, float epsilon)
+        : words_(words),
+          width_(words.shape(1)),
+          encoder_({size_of(words.shape(0)), size_of(positions.shape(0)), size_of(width_), n_heads, hidden, epsilon}, words.data(),
+                   checked(positions.data(), positions.shape(1) == width_), norm_of(norm)) {}
+
+    void add_layer(Dense query, Dense key, Dense value, Dense out, Norm attention_norm, Dense up, Dense down, Norm norm) {
+        const auto hidden = static_cast<std::size_t>(encoder_.shape().hidden);
+        encoder_.add_layer({dense(query, width_, width_), dense(key, width_, width_), dense(value, width_, width_), dense(out, width_, width_),
+                            norm_of(attention_norm), dense(up, width_, hidden), dense(down, hidden, width_), norm_of(norm)});
+    }
+
+    Out<float> encode(In<std::int32_t> tokens, In<std::int64_t> begin, bool first, int threads) const {
+        const std::size_t n = begin.shape(0) - 1;
+        if (begin.shape(0) < 1 || begin.data()[0] != 0 || begin.data()[n] != size_of(tokens.shape(0)))
+            throw std::invalid_argument("texts do not begin at the first token and end with the last");
+        auto vectors = std::make_unique_for_overwrite<float[]>(n * width_);
+        {
+            nb::gil_scoped_release release;
+            encoder_.encode(tokens.data(), begin.data(), size_of(n), first, threads, vectors.get());
+        }
+        return give_new(std::move(vectors), {n, width_});
+    }
+
+private:
+    static const float* checked(const float* values, bool fits) {
+        if (!fits) throw std::invalid_argument("weights of an encoder that do not fit together");
+        return values;
+    }
+    DenseWeights dense(const Dense& given, std::size_t n_in, std::size_t n_out) const {
+        const auto& [weights, offset] = given;
+        const bool fits = weights.shape(0) == n_out && weights.shape(1) == n_in && offset.shape(0) == n_out;
+        return {checked(weights.data(), fits), offset.data(), size_of(n_in), size_of(n_out)};
+    }
+    NormWeights norm_of(const Norm& given) const {
+        const auto& [gain, offset] = given;
+        return {checked(gain.data(), gain.shape(0) == width_ && offset.shape(0) == width_), offset.data()};
+    }
+
+    In2<float> words_;
+    std::size_t width_;
+    TextEncoder encoder_;
+};
+
 }  // namespace
 
 void bind_neural(nb::module_& m) {
@@ -275,6 +326,12 @@ void bind_neural(nb::module_& m) {
     m.def("encode_vectors", py_encode_vectors, nb::arg("vectors"), nb::arg("threads"));
     m.def("search_lists", py_search_lists, nb::arg("middles"), nb::arg("middle_steps"), nb::arg("begin"), nb::arg("names"), nb::arg("vectors"),
           nb::arg("codes"), nb::arg("steps"), nb::arg("queries"), nb::arg("n_read"), nb::arg("k"), nb::arg("threads"));
+    nb::class_<PyTextEncoder>(m, "TextEncoder")
+        .def(nb::init<In2<float>, In2<float>, PyTextEncoder::Norm, std::int64_t, std::int64_t, float>(), nb::arg("words"), nb::arg("positions"),
+             nb::arg("norm"), nb::arg("n_heads"), nb::arg("hidden"), nb::arg("epsilon"))
+        .def("add_layer", &PyTextEncoder::add_layer, nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("out"),
+             nb::arg("attention_norm"), nb::arg("up"), nb::arg("down"), nb::arg("norm"))
+        .def("encode", &PyTextEncoder::encode, nb::arg("tokens"), nb::arg("begin"), nb::arg("first"), nb::arg("threads"));
 }
 
 }  // namespace ramify

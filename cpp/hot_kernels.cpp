@@ -16,6 +16,8 @@ SolverCounts solve_labels(const SolverRows&, const SolverLabels&, const SolverOp
 bool score_pieces(const PackedView&, const ActivePieces&, const std::int32_t*, const float*, std::int64_t, Hit*,
                   float*);  // beam_kernel.cpp
 bool score_visits(const PieceRows&, const QueryFeatures&, const Visit*, std::int64_t, const VisitScratch&);  // beam_kernel.cpp
+extern const LayerKernels layer_kernels;  // layer_kernel.cpp
+
 namespace {
 
 // One bit a byte for 64 bytes, which are lowered on the way.
@@ -194,7 +196,8 @@ void dot_codes(const std::int8_t* code, const std::int8_t* codes, std::int64_t n
 }  // namespace
 
 const HotKernels& kernels() {
-    static constexpr HotKernels table{scan_text, mark_hits, add_scaled, add_scaled_4, adam, dot, dot_codes, solve_labels, score_pieces, score_visits};
+    static const HotKernels table{scan_text, mark_hits,    add_scaled,   add_scaled_4, adam,         dot,
+                                  dot_codes, solve_labels, score_pieces, score_visits, layer_kernels};
     return table;
 }
 

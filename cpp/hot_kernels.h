@@ -5,6 +5,7 @@
 
 #include "adam.h"
 #include "beam_kernel.h"
+#include "layer_kernel.h"
 #include "ovr_kernel.h"
 
 namespace ramify {
@@ -38,6 +39,7 @@ struct HotKernels {
     SolveLabels solve_labels;  // ovr_kernel.h
     ScorePieces score_pieces;  // beam_kernel.h
     ScoreVisits score_visits;  // beam_kernel.h
+    LayerKernels layers;       // layer_kernel.h
 };
 
 }  // namespace ramify

@@ -325,3 +325,26 @@ def merge_votes(
     k: int,
     threads: int,
 ) -> tuple[IntArray, FloatArray]: ...
+
+class TextEncoder:
+    def __init__(
+        self,
+        words: FloatArray,
+        positions: FloatArray,
+        norm: tuple[FloatArray, FloatArray],
+        n_heads: int,
+        hidden: int,
+        epsilon: float,
+    ) -> None: ...
+    def add_layer(
+        self,
+        query: tuple[FloatArray, FloatArray],
+        key: tuple[FloatArray, FloatArray],
+        value: tuple[FloatArray, FloatArray],
+        out: tuple[FloatArray, FloatArray],
+        attention_norm: tuple[FloatArray, FloatArray],
+        up: tuple[FloatArray, FloatArray],
+        down: tuple[FloatArray, FloatArray],
+        norm: tuple[FloatArray, FloatArray],
+    ) -> None: ...
+    def encode(self, tokens: IntArray, begin: LongArray, first: bool, threads: int) -> FloatArray: ...

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ramify import _core
-from ramify._core import Analyzer, BeamTree, CorpusCounts, Tfidf, XmcText
+from ramify._core import Analyzer, BeamTree, CorpusCounts, TextEncoder, Tfidf, XmcText
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts
 from ramify.base.types import AnyArray, ByteArray, CodeArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
@@ -17,6 +17,7 @@ __all__ = [
     "Analyzer",
     "BeamTree",
     "CorpusCounts",
+    "TextEncoder",
     "Tfidf",
     "XmcText",
     "balanced_halves",

@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,12 +14,14 @@ import numpy as np
 
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.progress import progress
+from ramify.base.native import TextEncoder
+from ramify.base.progress import Advance, progress
 from ramify.base.types import AnyArray, FloatArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import normalize_rows
 from ramify.nn.cache import cache_folder, digest_of, write_array
 from ramify.nn.encoder import START_LENGTH
+from ramify.nn.native_encoder import native_encoder
 from ramify.nn.onnx import OnnxGraph, export, is_installed, pooling_module
 from ramify.nn.points import Points, Tokens
 from ramify.nn.tables import Adam, Arrays, RowTable, arrays_of, named_arrays
@@ -28,6 +29,8 @@ from ramify.nn.torch_devices import find_devices, has_bfloat16, need_torch
 
 TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 16384}
 """Tokens that go through the model together, padding included: few on a processor, so that its caches hold them."""
+TEXTS_AT_ONCE = 1024
+"""Texts that the compiled core is given together."""
 ONNX_TOLERANCE = 1e-3
 """How far a graph's vectors of length 1 may be from the model's."""
 REMEMBERED_BYTES = 1 << 26
@@ -85,6 +88,7 @@ class Transformer:
         self.module = module.to(self.device).eval()
         self._copies = [self.module, *(copy.deepcopy(module).to(device).eval() for device in self.devices[1:])]
         self._pooling = [pooling_module(module, config.pooling) for module in self._copies]
+        self._native: TextEncoder | None = None  # made when it is needed, until the weights change
         self.onnx: OnnxGraph | None = None  # computes vectors in place of torch, until the weights change
         self.half = config.precision == "bfloat16" or (config.precision == "auto" and has_bfloat16(self.device))
         self._optimizer: Any = None
@@ -159,37 +163,61 @@ class Transformer:
         return self.encode_tokens(points.tokens, threads)
 
     def encode_tokens(self, tokens: Tokens, threads: int, verbose: int = 0) -> FloatArray:
-        """Vectors (n, D), of the length that word vectors start from; texts of like length go together.
+        """Vectors (n, D), of the length that word vectors start from.
 
         Those of the last call are remembered, unless they are many: whoever measures asks for the same texts again.
         """
-        torch = need_torch()
         if self._last is not None and self._last[0] == tokens.digest():
             return self._last[1]
+        with progress("vectors of texts", len(tokens), verbose) as advance:
+            compute = self._by_torch if self.native is None else self._by_core
+            vectors = compute(tokens, max(1, threads), advance)
+        vectors = np.ascontiguousarray(normalize_rows(vectors) * np.float32(START_LENGTH), np.float32)
+        vectors.flags.writeable = False
+        self._last = (tokens.digest(), vectors) if vectors.nbytes <= REMEMBERED_BYTES else None
+        return vectors
+
+    @property
+    def native(self) -> TextEncoder | None:
+        """The encoder as the compiled core runs it; None: onnxruntime, a GPU or bfloat16 does, or it is another kind."""
+        if self._native is None and self.onnx is None and self.devices == ["cpu"] and not self.half:
+            self._native = native_encoder(self.module.config, self.arrays())
+        return None if self.onnx is not None else self._native
+
+    def _by_core(self, tokens: Tokens, threads: int, advance: Advance) -> FloatArray:
+        """Vectors (n, D), not yet of one length."""
+        encoder, first = self.native, self.config.pooling == "cls"
+        assert encoder is not None
+        vectors = np.empty((len(tokens), self.width), np.float32)
+        for start in range(0, len(tokens), TEXTS_AT_ONCE):
+            rows = np.arange(start, min(start + TEXTS_AT_ONCE, len(tokens)))
+            part, owner = tokens.take(rows).windows(self.config.max_len)
+            found = encoder.encode(part.ids, part.begin, first, threads)
+            if len(owner) > len(rows):
+                weights = np.ones(len(owner), np.float32) if first else np.diff(part.begin).astype(np.float32)
+                begin = np.searchsorted(owner, np.arange(len(rows)))
+                found = np.add.reduceat(found * weights[:, None], begin) / np.add.reduceat(weights, begin)[:, None]
+            vectors[rows] = found
+            advance(len(rows))
+        return vectors
+
+    def _by_torch(self, tokens: Tokens, threads: int, advance: Advance) -> FloatArray:
+        """Vectors (n, D), not yet of one length; texts of like length go together."""
+        torch = need_torch()
         vectors = np.zeros((len(tokens), self.width), np.float32)
         batches, n = list(_batches_by_length(np.diff(tokens.begin), self._tokens_at_once)), len(self.devices)
-        # Every device has its work before the first is asked for it. On a processor each thread has batches of its own:
-        # threads that share one would wait for each other many times in every layer.
-        workers = max(1, threads) if self.device == "cpu" and self.onnx is None else 1
-
-        def compute(start: int) -> list[tuple[LongArray, Any]]:
-            torch.set_num_threads(1 if workers > 1 else max(1, threads))
-            with torch.inference_mode():
-                group = batches[start : start + n]
-                return [(rows, self._vectors(tokens.take(rows), place, threads)) for place, rows in enumerate(group)]
-
-        before, starts = torch.get_num_threads(), range(0, len(batches), n)
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
         try:
-            with ThreadPoolExecutor(workers) as pool, progress("vectors of texts", len(tokens), verbose) as advance:
-                for found in pool.map(compute, starts) if workers > 1 else map(compute, starts):
-                    for rows, part in found:
+            with torch.inference_mode():
+                for start in range(0, len(batches), n):
+                    group = batches[start : start + n]  # every device has its work before the first is asked for it
+                    pooled = [self._vectors(tokens.take(rows), place, threads) for place, rows in enumerate(group)]
+                    for rows, part in zip(group, pooled, strict=True):
                         vectors[rows] = part.float().cpu().numpy()
                         advance(len(rows))
         finally:
             torch.set_num_threads(before)
-        vectors = np.ascontiguousarray(normalize_rows(vectors) * np.float32(START_LENGTH), np.float32)
-        vectors.flags.writeable = False
-        self._last = (tokens.digest(), vectors) if vectors.nbytes <= REMEMBERED_BYTES else None
         return vectors
 
     def cached_vectors(self, texts: list[str], threads: int, verbose: int) -> FloatArray:
@@ -326,7 +354,7 @@ class Transformer:
     def _changed(self) -> None:
         """Bring the weights of the first device to the others; what was made of old ones is of no use."""
         torch = need_torch()
-        self._last, self.onnx = None, None
+        self._last, self._native, self.onnx = None, None, None
         with torch.no_grad():
             for module in self._copies[1:]:
                 for mine, other in zip(self.module.state_dict().values(), module.state_dict().values(), strict=True):
