@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def make_texts(lengths, seed=0):
 def by_library(model, tokens, begin, first):
     """One text at a time."""
     found = []
-    for start, end in zip(begin[:-1], begin[1:], strict=True):
+    for start, end in itertools.pairwise(begin):
         with torch.inference_mode():
             ids = torch.from_numpy(tokens[start:end].astype(np.int64))[None]
             hidden = model(input_ids=ids, attention_mask=torch.ones_like(ids)).last_hidden_state[0].numpy()

@@ -179,7 +179,7 @@ class Transformer:
 
     @property
     def native(self) -> TextEncoder | None:
-        """The encoder as the compiled core runs it; None: onnxruntime, a GPU or bfloat16 does, or it is another kind."""
+        """The encoder as the compiled core runs it; None: it is of another kind, or for onnxruntime, a GPU or bfloat16."""
         if self._native is None and self.onnx is None and self.devices == ["cpu"] and not self.half:
             self._native = native_encoder(self.module.config, self.arrays())
         return None if self.onnx is not None else self._native
@@ -196,8 +196,10 @@ class Transformer:
             if len(owner) > len(rows):
                 weights = np.ones(len(owner), np.float32) if first else np.diff(part.begin).astype(np.float32)
                 begin = np.searchsorted(owner, np.arange(len(rows)))
-                found = np.add.reduceat(found * weights[:, None], begin) / np.add.reduceat(weights, begin)[:, None]
-            vectors[rows] = found
+                vectors[rows] = np.add.reduceat(found * weights[:, None], begin)
+                vectors[rows] /= np.add.reduceat(weights, begin)[:, None]
+            else:
+                vectors[rows] = found
             advance(len(rows))
         return vectors
 
