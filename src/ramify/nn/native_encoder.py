@@ -40,7 +40,7 @@ FAMILY = {"bert": BERT, "roberta": BERT, "xlm-roberta": BERT, "distilbert": DIST
 
 
 def native_encoder(config: Any, weights: Mapping[str, FloatArray]) -> native.TextEncoder | None:
-    """Return an encoder of the compiled core with a Hugging Face model's settings and weights; None: of another kind."""
+    """Return the compiled core's encoder with a Hugging Face model's settings and weights; None: of another kind."""
     names = FAMILY.get(config.model_type)
     activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None)
     positions = getattr(config, "position_embedding_type", None) or "absolute"

@@ -179,7 +179,7 @@ class Transformer:
 
     @property
     def native(self) -> TextEncoder | None:
-        """The encoder as the compiled core runs it; None: it is of another kind, or for onnxruntime, a GPU or bfloat16."""
+        """The encoder as the compiled core runs it; None: of another kind, or for onnxruntime, a GPU or bfloat16."""
         if self._native is None and self.onnx is None and self.devices == ["cpu"] and not self.half:
             self._native = native_encoder(self.module.config, self.arrays())
         return None if self.onnx is not None else self._native
