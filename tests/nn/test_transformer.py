@@ -123,7 +123,9 @@ def test_frozen_minilm_beats_words_that_were_never_seen(minilm):
 
 
 def trained(tiny, rows_at_once, dropout=0.0, steps=4, device="cpu"):
-    config = TransformerEncoder(tiny, rows_at_once=rows_at_once, precision="float32", device=device)
+    config = TransformerEncoder(
+        tiny, rows_at_once=rows_at_once, dropout=dropout > 0, precision="float32", device=device
+    )
     encoder = Transformer.open(config)
     for copy in encoder._copies:
         for module in copy.modules():
@@ -161,6 +163,14 @@ def test_the_second_pass_of_a_cut_batch_drops_what_the_first_dropped(tiny):
         assert np.array_equal(again, vectors[part.rows])
     assert torch.equal(torch.get_rng_state(), before)  # the user's own random numbers stay
     assert not np.array_equal(encoder.forward(points, 1)[0], vectors)
+
+
+def test_nothing_inside_the_model_is_dropped_unless_asked_for(tiny):
+    encoder = Transformer.open(TransformerEncoder(tiny, precision="float32"))
+    points = Points(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokens(texts_and_labels(24)[0]))
+    vectors, _ = encoder.forward(points, 1)
+    assert np.array_equal(encoder.forward(points, 1)[0], vectors)
+    assert vectors == pytest.approx(encoder.encode(points, 1), abs=1e-4)
 
 
 def test_several_devices_learn_what_one_learns(tiny):

@@ -52,6 +52,7 @@ class TransformerEncoder(Config):
     windows: int = param(1, "stretches of `max_len` tokens that are read of a long text, and pooled together", low=1)
     rate: float = param(1e-4, "learning rate of the model, unless frozen", above=0)
     rows_at_once: int = param(64, "texts that a training step computes together; does not change the batch", low=1)
+    dropout: bool = param(False, "training also drops numbers inside the model, by its own settings; a third slower")
     precision: Literal["auto", "float32", "bfloat16"] = param(
         "auto", "numbers that the model computes with; auto: bfloat16 where the machine has instructions for it"
     )
@@ -294,7 +295,7 @@ class Transformer:
         assert points.tokens is not None
         torch.set_num_threads(max(1, threads))
         for module in self._copies:
-            module.train()
+            module.train(self.config.dropout)
         self._embeddings.sparse = self.devices == ["cpu"]
         vectors, tape, found = np.empty((n, self.width), np.float32), [], []
         most = min(size, -(-n // len(self.devices)))
