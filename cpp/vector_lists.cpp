@@ -50,8 +50,8 @@ void encode_vectors(const float* vectors, std::int64_t n, std::int64_t width, st
     });
 }
 
-void search_lists(const VectorLists& lists, const float* queries, std::int64_t rows, std::int64_t n_read, std::int64_t k, int threads,
-                  std::int32_t* ids, float* scores) {
+void search_lists(const VectorLists& lists, const float* queries, std::int64_t rows, std::int64_t n_read, std::int64_t k, bool rough,
+                  int threads, std::int32_t* ids, float* scores) {
     const auto dot = hot().dot;
     const std::int64_t width = lists.width, bytes = code_width(width);
     n_read = std::min(n_read, lists.n_lists);
@@ -61,25 +61,29 @@ void search_lists(const VectorLists& lists, const float* queries, std::int64_t r
         TopK candidates;
         for (std::int64_t row = block * rows_at_once; row < std::min(rows, (block + 1) * rows_at_once); ++row) {
             const float* query = queries + row * width;
-            encode(query, width, code.data());
+            const float step = encode(query, width, code.data());
             nearest.clear();
             compare(code.data(), lists.middles, 0, lists.n_lists, bytes, [&](float product, std::int32_t c) { nearest.push_back({product, c}); });
             if (n_read < lists.n_lists) std::nth_element(nearest.begin(), nearest.begin() + n_read, nearest.end(), better);
 
-            candidates.start(n_candidates(k));
+            candidates.start(rough ? k : n_candidates(k));
             for (std::int64_t c = 0; c < n_read; ++c) {
                 const std::int32_t list = nearest[static_cast<std::size_t>(c)].id;
                 compare(code.data(), lists.codes, lists.begin[list], lists.begin[list + 1], bytes,
                         [&](float product, std::int32_t i) { candidates.add({product, i}); });
             }
-            const std::vector<Scored>& rough = candidates.finish_unordered();
+            const std::vector<Scored>& best = candidates.finish_unordered();
             found.clear();
-            for (std::size_t i = 0; i < rough.size(); ++i) {
-                if (i + vectors_ahead < rough.size()) {
-                    const float* next = lists.vectors + rough[i + vectors_ahead].id * width;
+            for (std::size_t i = 0; i < best.size(); ++i) {
+                if (rough) {
+                    found.push_back({best[i].score * step, lists.names[best[i].id]});
+                    continue;
+                }
+                if (i + vectors_ahead < best.size()) {
+                    const float* next = lists.vectors + best[i + vectors_ahead].id * width;
                     for (std::int64_t j = 0; j < width; j += 16) __builtin_prefetch(next + j);
                 }
-                found.push_back({dot(lists.vectors + rough[i].id * width, query, width), lists.names[rough[i].id]});
+                found.push_back({dot(lists.vectors + best[i].id * width, query, width), lists.names[best[i].id]});
             }
             const std::int64_t n = topk(found.data(), static_cast<std::int64_t>(found.size()), k);
             write_row(found.data(), n, k, ids + row * k, scores + row * k);

@@ -30,8 +30,9 @@ struct VectorLists {
 void encode_vectors(const float* vectors, std::int64_t n, std::int64_t width, std::int8_t* codes, float* steps, int threads);
 
 // Names and inner products (rows, k) of the best vectors in the `n_read` nearest lists, best first, equal ones by name; -1
-// and -inf where they have fewer. What is found for a query does not depend on the queries beside it.
-void search_lists(const VectorLists& lists, const float* queries, std::int64_t rows, std::int64_t n_read, std::int64_t k, int threads,
-                  std::int32_t* ids, float* scores);
+// and -inf where they have fewer. What is found for a query does not depend on the queries beside it. A rough search leaves it
+// at the codes: products are off by a hundredth or so, and some of the last are others.
+void search_lists(const VectorLists& lists, const float* queries, std::int64_t rows, std::int64_t n_read, std::int64_t k, bool rough,
+                  int threads, std::int32_t* ids, float* scores);
 
 }  // namespace ramify

@@ -301,6 +301,7 @@ def search_lists(
     queries: FloatArray,
     n_read: int,
     k: int,
+    rough: bool,
     threads: int,
 ) -> tuple[IntArray, FloatArray]: ...
 def rank_lists(

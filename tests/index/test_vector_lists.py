@@ -99,6 +99,20 @@ def test_finds_what_faiss_finds_in_the_same_lists():
         assert scores[:, 0] == pytest.approx(products[:, 0], rel=1e-4) or n_read == 4
 
 
+def test_a_rough_search_compares_codes():
+    _, lists, names = made(900, 75, 20)
+    queries = np.random.default_rng(3).standard_normal((50, 75)).astype(np.float32)
+    exact, products = lists.search(queries, names, 30, 20, 1)
+    ids, scores = lists.search(queries, names, 30, 20, 2, rough=True)
+    numbers, steps = (part.astype(np.float64) for part in lists.codes)
+    own, own_steps = (part.astype(np.float64) for part in native.encode_vectors(queries, 1))
+    by_codes = (own @ numbers.T) * own_steps[:, None] * steps
+    best = np.argsort(-by_codes, axis=1, kind="stable")[:, :30]
+    assert scores == pytest.approx(np.take_along_axis(by_codes, best, 1), rel=1e-4)
+    assert scores[:, 0] == pytest.approx(products[:, 0], rel=0.05)
+    assert np.mean([len(set(a) & set(b)) / 30 for a, b in zip(ids.tolist(), exact.tolist(), strict=True)]) > 0.95
+
+
 def test_equal_products_are_ordered_by_name_and_empty_lists_are_no_trouble():
     vectors = np.repeat(np.eye(3, dtype=np.float32), 4, axis=0)
     lists, order = VectorLists.build(vectors, 12, seed=0, threads=1)

@@ -25,6 +25,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def small(cls, encoder, **options):
+    options = {"min_match_clusters": 1, **options}
     return cls(encoder=encoder, matcher_tree=TREE, training=TRAINING, verbose=0, **options)
 
 
@@ -89,6 +90,12 @@ def test_levels_go_from_coarse_to_fine_and_negatives_come_from_both(tiny, monkey
     assert [Y.shape[1] for _, Y, _ in seen] == [2, 4]
     assert seen[0][1].max() == 1
     seen.clear()
+    small(ramify.XRTransformer, ramify.BagEncoder(width=16), min_match_clusters=3).fit(*train)
+    assert [(M.shape[1], Y.shape[1]) for M, Y, _ in seen] == [(1, 4), (4, 12)]  # all nodes of the first compete
+    seen.clear()
+    small(ramify.XRTransformer, ramify.BagEncoder(width=16), min_match_clusters=1000).fit(*train)
+    assert [(M.shape[1], Y.shape[1]) for M, Y, _ in seen] == [(1, 12)]
+    seen.clear()
     small(ramify.XTransformer, ramify.BagEncoder(width=16)).fit(*train)
     assert len(seen) == 1
 
@@ -108,9 +115,8 @@ def test_a_training_that_was_killed_goes_on_between_and_within_levels(tiny, tmp_
 
     def model(place):
         encoder = ramify.TransformerEncoder(tiny, rate=0.005)
-        return ramify.XRTransformer(
-            encoder=encoder, matcher_tree=TREE, training=training, verbose=0, checkpoints=place, threads=1
-        )
+        own = small(ramify.XRTransformer, encoder, checkpoints=place, threads=1)
+        return own.set_params(training=training)
 
     whole = model(None).fit(*train).predict_topk(test[0], 3)
     place, n_steps = str(tmp_path / "checkpoints"), [0]

@@ -84,3 +84,18 @@ def test_labels_move_towards_their_points(negatives):
     again = LabelEncoder(16, config)
     assert again.train(means, vectors, Y, 0) == losses
     assert np.array_equal(again.encode(means), encoder.encode(means))
+
+
+def test_a_pass_looks_at_some_pairs_only():
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((60, 4)).astype(np.float32)
+    Y = sparse.csr_matrix((random.random((60, 9)) < 0.4).astype(np.float32))
+    means, changed = label_means(vectors, Y, 1), []
+    for pairs_at_most in (None, 10**6, 20):
+        encoder = LabelEncoder(4, LabelEncoderConfig(pairs=pairs_at_most, batch_size=10, rate=0.01))
+        encoder.train(means, vectors, Y, 3)
+        changed.append(encoder.weights.values.copy())
+    assert np.array_equal(changed[0], changed[1])
+    away = [float(np.abs(weights - np.eye(4)).max()) for weights in changed]
+    assert away[1] > 0.05
+    assert 0 < away[2] <= 0.0201  # two steps

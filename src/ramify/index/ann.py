@@ -156,9 +156,14 @@ class AnnIndex:
         """How it searches: 'flat', 'ivf' or 'hnsw'."""
         return self._stored.method
 
-    def search(self, queries: FloatArray, k: int, threads: int = 1) -> tuple[IntArray, FloatArray]:
-        """Names and similarities (m, k) of the nearest vectors, best first; -1 and -inf where there are no more."""
-        return self._stored.search(of_metric(queries, self.metric), self.names, k, self.effort, threads)
+    def search(
+        self, queries: FloatArray, k: int, threads: int = 1, *, rough: bool = False
+    ) -> tuple[IntArray, FloatArray]:
+        """Names and similarities (m, k) of the nearest vectors, best first; -1 and -inf where there are no more.
+
+        A rough search may take a little less time, and be off by a little.
+        """
+        return self._stored.search(of_metric(queries, self.metric), self.names, k, self.effort, threads, rough=rough)
 
     # ---- files ----
 

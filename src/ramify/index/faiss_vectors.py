@@ -64,9 +64,11 @@ class FaissVectors:
         return len(self)
 
     def search(
-        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int
+        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int, *, rough: bool = False
     ) -> tuple[IntArray, FloatArray]:
         """Names and products (m, k) of the vectors with the largest ones, `effort` of which are followed in a graph.
+
+        It knows no rougher way.
 
         Block by block, on threads of our own: those of faiss would outlive the call, and break in a fork.
         """

@@ -81,11 +81,11 @@ class VectorLists:
         return len(self.begin) - 1
 
     def search(
-        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int
+        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int, *, rough: bool = False
     ) -> tuple[IntArray, FloatArray]:
         """Names and products (m, k) of the vectors with the largest ones in the `effort` nearest lists."""
         parts = self.middles, self.begin, names, self.vectors, self.codes
-        return native.search_lists(*parts, queries, max(1, effort), k, threads)
+        return native.search_lists(*parts, queries, max(1, effort), k, rough, threads)
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Everything by name."""

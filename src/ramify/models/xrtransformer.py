@@ -33,7 +33,7 @@ from ramify.rank.linear import LinearConfig, fit_ovr
 BOOTSTRAP = LinearConfig(C=1.0, threshold=0.0)
 """How the head of a level is trained on the vectors that the level begins with."""
 FIRST_POINTS = 1024
-"""Points that the head of the first level is trained on at most."""
+"""Points that the head of the first level is trained on at most, unless it has more than half as many nodes."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -49,6 +49,11 @@ class XRTransformer(EncodedModel, XRLinear):
     matcher_tree: TreeConfig = param(
         factory=lambda: TreeConfig(method="halves", branching=16, max_leaf=16, max_depth=None, n_terms=1024),
         doc="tree that the encoder learns, from its coarse levels to its fine ones",
+    )
+    min_match_clusters: int = param(
+        256,
+        "the encoder begins with the first level of so many nodes, or the last: coarser ones teach it little",
+        low=1,
     )
     max_match_clusters: int = param(32768, "the encoder learns the levels that have no more nodes than this", low=2)
     matcher_width: int = param(20, "nodes that the encoder proposes for the next level's negatives", low=1)
@@ -91,7 +96,8 @@ class XRTransformer(EncodedModel, XRLinear):
 
     def _matched_levels(self, tree: LabelTree) -> range:
         """Which levels of the tree the encoder learns."""
-        return range(max(1, sum(width <= self.max_match_clusters for width in tree.widths)))
+        end = max(1, sum(width <= self.max_match_clusters for width in tree.widths))
+        return range(min(end - 1, sum(width < self.min_match_clusters for width in tree.widths)), end)
 
     def _fine_tune(self, points: Points, Y: Csr, tree: LabelTree, threads: int) -> Encoder:
         """Train the encoder level by level, coarse to fine; each begins with the encoder of the level above."""
@@ -104,14 +110,16 @@ class XRTransformer(EncodedModel, XRLinear):
             random = np.random.default_rng([self.seed, t])
             seen = np.sort(random.permutation(rows)[: self.training.examples])  # all, or as many as are looked at
             # The first level has few clusters, which show in some of the points as well as in all of them.
-            known = np.sort(random.permutation(seen)[:FIRST_POINTS]) if head is None else seen
+            n_first = max(FIRST_POINTS, 2 * tree.widths[t])
+            known = np.sort(random.permutation(seen)[:n_first]) if head is None else seen
             vectors = encoder.encode(points.take(known), threads)
             if head is None:
-                M = _everywhere(len(seen))
+                M, children = _everywhere(len(seen)), np.array([0, tree.widths[t]])
             else:
+                children = tree.levels[t]
                 found, _ = head.search(vectors, self.matcher_width, threads)
                 M = mining.union(mining.teacher(counts[t - 1][seen]), mining.matcher(found, counts[t - 1].shape[1]))
-            head = _bootstrap(vectors, counts[t][known], M[: len(known)], tree.levels[t], threads)
+            head = _bootstrap(vectors, counts[t][known], M[: len(known)], children, threads)
             here = np.concatenate([seen, judged])
             targets = counts[t][here]
             truth = targets.copy()
@@ -125,13 +133,13 @@ class XRTransformer(EncodedModel, XRLinear):
                 self.training,
                 seed=self.seed + t,
                 threads=threads,
-                targets=LevelTargets(M, targets if self.weighted else truth, tree.levels[t]),
+                targets=LevelTargets(M, targets if self.weighted else truth, children),
             )
             train(
                 np.arange(len(seen)),
                 learner,
                 self.training,
-                title=f"level {t + 1} of {len(levels)}",
+                title=f"level {t + 1 - levels.start} of {len(levels)}",
                 seed=self.seed + 100 + t,
                 verbose=self.verbose,
                 settings=self._settings(),

@@ -21,7 +21,10 @@ class LabelEncoderConfig(Config):
     """How labels get their places."""
 
     activation: Literal["none", "relu"] = param("none", "'none': an affine map; 'relu': cut at 0 behind it")
-    epochs: int = param(1, "passes over the pairs of a point and one of its labels, each time", low=0)
+    pairs: int | None = param(
+        100_000, "pairs of a point and one of its labels that are looked at each time, at most; None: all", low=1
+    )
+    epochs: int = param(1, "passes over them, each time", low=0)
     rate: float = param(0.001, "learning rate", above=0)
     batch_size: int = param(512, "pairs in a step", low=1)
     negatives: bool = param(False, "also push labels away from the other points of a step")
@@ -59,8 +62,8 @@ class LabelEncoder(Parts):
         points = np.repeat(np.arange(Y.shape[0]), np.diff(Y.indptr))
         losses, number = [], 0
         for _ in range(config.epochs):
-            order, total = random.permutation(Y.nnz), 0.0
-            for start in range(0, Y.nnz, config.batch_size):
+            order, total = random.permutation(Y.nnz)[: config.pairs], 0.0
+            for start in range(0, len(order), config.batch_size):
                 pairs, number = order[start : start + config.batch_size], number + 1
                 rows, labels = points[pairs], Y.indices[pairs]
                 taken = Y[rows][:, labels] if config.negatives else None
@@ -68,7 +71,7 @@ class LabelEncoder(Parts):
                 self.weights.step(d_places.T @ means[labels], Adam(config.rate, number))
                 self.offset.step(d_places.sum(axis=0), Adam(config.rate, number))
                 total += loss * len(pairs)
-            losses.append(total / max(1, Y.nnz))
+            losses.append(total / max(1, len(order)))
         return losses
 
     def gradients(self, means: FloatArray, vectors: FloatArray, taken: Csr | None) -> tuple[float, FloatArray]:

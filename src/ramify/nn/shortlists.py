@@ -214,7 +214,7 @@ class CyclicLearner(ListLearner):
         if number == 1 or number % self.relabel_every == 0:  # the encoder moves farthest in the first pass
             vectors = self.place_labels(number)
             assert self.places is not None
-            self.set_lists(self.places.search(vectors, self.shortlist, self.threads)[0])
+            self.set_lists(self.places.search(vectors, self.shortlist, self.threads, rough=True)[0])
 
     def place_labels(self, number: int) -> FloatArray:
         """Give the labels places among the points as the encoder sees them now; return the points' vectors (n, D)."""
