@@ -42,6 +42,7 @@ else:
 encoder = ramify.BagEncoder()
 if settings["encoder"]:
     encoder = ramify.TransformerEncoder(settings["encoder"], frozen=True, max_len=settings["max_len"])
+    encoder.set_params(windows=settings.get("windows", 1))
 import ramify.nn.trainer
 model = eval(sys.argv[3], {"ramify": ramify, "encoder": encoder, "path": settings["encoder"]})
 before = peak(); cpu = time.process_time(); wall = time.time()

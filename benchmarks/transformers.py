@@ -21,7 +21,7 @@ from elias import MEASURE
 from xrlinear import COLUMNS, LOAD
 
 TUNED = (
-    "ramify.XRTransformer(encoder=ramify.TransformerEncoder(path, max_len={max_len}), "
+    "ramify.XRTransformer(encoder=ramify.TransformerEncoder(path, max_len={max_len}, windows={windows}), "
     "training=ramify.nn.trainer.TrainingConfig(examples={examples}, batch_size=64, dropout=0.1, rate=0.002))"
 )
 MODELS = ["ramify.XRLinear()", "ramify.XRTransformer(encoder=encoder)", TUNED]
@@ -95,7 +95,7 @@ training = ramify.nn.trainer.TrainingConfig(
 model = ramify.XRTransformer(
     encoder=ramify.TransformerEncoder(options["encoder"], max_len=options["max_len"]), training=training,
     features=ramify.features.Tfidf(sublinear_tf=True), max_match_clusters=options["clusters"],
-    threads=options["threads"], verbose=0)
+    min_match_clusters=1, threads=options["threads"], verbose=0)
 Y = matrix("Y.trn")
 before, cpu, wall = peak(), time.process_time(), time.time()
 model.fit(texts["trn"], Y)
@@ -150,10 +150,15 @@ done(**{name: result[name] for name in sys.argv[2].split()})
 )
 
 
+def data_settings(args: argparse.Namespace) -> str:
+    """What a measurement reads, and the frozen encoder that it may read it with."""
+    options = ("field", "without", "rows", "train_rows", "encoder", "max_len", "windows")
+    return json.dumps({"texts": True, "pruning": False, **{name: getattr(args, name) for name in options}})
+
+
 def against_pecos(args: argparse.Namespace) -> None:
     """Fine-tune the same encoder on the same rows, ours and PECOS's."""
-    options = ("field", "without", "rows", "train_rows", "encoder", "max_len")
-    settings = json.dumps({"texts": True, "pruning": False, **{name: getattr(args, name) for name in options}})
+    settings = data_settings(args)
     place = args.work / "pecos-xt"
     place.mkdir(parents=True, exist_ok=True)
     run_child(PECOS_DATA, args.data[0], settings, place)
@@ -171,13 +176,14 @@ def against_pecos(args: argparse.Namespace) -> None:
 
 def quality(args: argparse.Namespace) -> None:
     """Train and measure each model on each folder, then some of them together."""
-    options = ("field", "without", "rows", "train_rows", "encoder", "max_len")
-    settings = json.dumps({"texts": True, "pruning": False, **{name: getattr(args, name) for name in options}})
+    settings = data_settings(args)
     rows = []
     for place in args.data:
         made = []
         for number, model in enumerate(args.models):
-            expression = model.replace("{max_len}", str(args.max_len)).replace("{examples}", str(args.examples))
+            expression = model
+            for name in ("max_len", "windows", "examples"):
+                expression = expression.replace(f"{{{name}}}", str(getattr(args, name)))
             made.append(args.work / f"transformers-{number}")
             r = run_child(MEASURE, place, settings, expression, made[-1], " ".join(COLUMNS))
             costs = [f"{r[c]:.0f}" for c in ("cpu", "wall", "memory", "size")]
@@ -222,6 +228,7 @@ def main() -> None:
     parser.add_argument("--train-rows", type=int, default=10**9, help="training rows at most")
     parser.add_argument("--examples", type=int, default=10_000, help="points that fine-tuning sees at each level")
     parser.add_argument("--max-len", type=int, default=64)
+    parser.add_argument("--windows", type=int, default=1, help="stretches of so many tokens that are read of a text")
     parser.add_argument("--pecos", help="interpreter with libpecos: fine-tune there, too, and compare")
     parser.add_argument("--batch", type=int, default=32, help="points in a step, for --pecos")
     parser.add_argument("--clusters", type=int, default=32768, help="widest level to fine-tune on, for --pecos")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,9 @@ from ramify.base.errors import DataError
 from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
 from ramify.base.types import IntArray, LongArray
+
+LEAST_PART, MOST_PADDING = 8, 1.1
+"""Texts that are worth a computation of their own in training, and tokens with padding over those without."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,3 +102,26 @@ def texts_of(inputs: Inputs) -> list[str]:
     if inputs.kind == "fields":
         return [" ".join(document.values()) for document in inputs.data]
     raise DataError("a TransformerEncoder reads texts, but X is a matrix; give texts, or use a BagEncoder")
+
+
+def parts_of_like_length(lengths: LongArray, most: int, n_tokens: int) -> Iterator[LongArray]:
+    """Rows of a batch, so many rows or tokens together, cut where padding would cost more than a part of its own."""
+    order = np.argsort(lengths, kind="stable")
+    start, total = 0, 0
+    for end, length in enumerate(lengths[order], 1):
+        total += int(length)
+        wasteful = end - start >= LEAST_PART and (end - start) * int(length) > MOST_PADDING * total
+        full = end - start == most or (end - start + 1) * int(length) > n_tokens
+        if full or wasteful or end == len(order):
+            yield order[start:end]
+            start, total = end, 0
+
+
+def batches_by_length(lengths: LongArray, n_tokens: int) -> Iterator[LongArray]:
+    """Rows of like length, as many as have so many tokens."""
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        count = max(1, n_tokens // max(1, int(lengths[order[start]])))
+        yield order[start : start + count]
+        start += count

@@ -23,7 +23,7 @@ from ramify.nn.cache import cache_folder, digest_of, write_array
 from ramify.nn.encoder import START_LENGTH
 from ramify.nn.native_encoder import native_encoder
 from ramify.nn.onnx import OnnxGraph, export, is_installed, pooling_module
-from ramify.nn.points import Points, Tokens
+from ramify.nn.points import Points, Tokens, batches_by_length, parts_of_like_length
 from ramify.nn.tables import Adam, Arrays, RowTable, arrays_of, named_arrays
 from ramify.nn.torch_devices import find_devices, has_bfloat16, need_torch
 
@@ -208,7 +208,7 @@ class Transformer:
         """Vectors (n, D), not yet of one length; texts of like length go together."""
         torch = need_torch()
         vectors = np.zeros((len(tokens), self.width), np.float32)
-        batches, n = list(_batches_by_length(np.diff(tokens.begin), self._tokens_at_once)), len(self.devices)
+        batches, n = list(batches_by_length(np.diff(tokens.begin), self._tokens_at_once)), len(self.devices)
         before = torch.get_num_threads()
         torch.set_num_threads(threads)
         try:
@@ -299,7 +299,7 @@ class Transformer:
         self._embeddings.sparse = self.devices == ["cpu"]
         vectors, tape, found = np.empty((n, self.width), np.float32), [], []
         most = min(size, -(-n // len(self.devices)))
-        for number, rows in enumerate(_parts_of_like_length(np.diff(points.tokens.begin), most, self._tokens_at_once)):
+        for number, rows in enumerate(parts_of_like_length(np.diff(points.tokens.begin), most, self._tokens_at_once)):
             part = _Part(points.tokens.take(rows), number % len(self.devices), rows, self._turn)
             with torch.set_grad_enabled(n <= size):
                 found.append(self._of_part(part))
@@ -477,30 +477,3 @@ def _of_texts(sums: Any, weights: Any, owner: LongArray) -> Any:
             torch.zeros(n, part.shape[1], device=sums.device).index_add(0, texts, part) for part in (sums, weights)
         )
     return sums / weights
-
-
-LEAST_PART, MOST_PADDING = 8, 1.1
-"""Texts that are worth a computation of their own in training, and tokens with padding over those without."""
-
-
-def _parts_of_like_length(lengths: LongArray, most: int, n_tokens: int) -> Iterator[LongArray]:
-    """Rows of a batch, so many rows or tokens together, cut where padding would cost more than a part of its own."""
-    order = np.argsort(lengths, kind="stable")
-    start, total = 0, 0
-    for end, length in enumerate(lengths[order], 1):
-        total += int(length)
-        wasteful = end - start >= LEAST_PART and (end - start) * int(length) > MOST_PADDING * total
-        full = end - start == most or (end - start + 1) * int(length) > n_tokens
-        if full or wasteful or end == len(order):
-            yield order[start:end]
-            start, total = end, 0
-
-
-def _batches_by_length(lengths: LongArray, n_tokens: int) -> Iterator[LongArray]:
-    """Rows of like length, as many as have so many tokens."""
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        count = max(1, n_tokens // max(1, int(lengths[order[start]])))
-        yield order[start : start + count]
-        start += count
