@@ -22,7 +22,8 @@ from xrlinear import COLUMNS, LOAD
 
 TUNED = (
     "ramify.XRTransformer(encoder=ramify.TransformerEncoder(path, max_len={max_len}, windows={windows}), "
-    "training=ramify.nn.trainer.TrainingConfig(examples={examples}, batch_size=64, dropout=0.1, rate=0.002))"
+    "training=ramify.nn.trainer.TrainingConfig(examples={examples}, batch_size=64, dropout=0.1, rate=0.002), "
+    "min_match_clusters=256)"
 )
 MODELS = ["ramify.XRLinear()", "ramify.XRTransformer(encoder=encoder)", TUNED]
 
@@ -95,7 +96,7 @@ training = ramify.nn.trainer.TrainingConfig(
 model = ramify.XRTransformer(
     encoder=ramify.TransformerEncoder(options["encoder"], max_len=options["max_len"]), training=training,
     features=ramify.features.Tfidf(sublinear_tf=True), max_match_clusters=options["clusters"],
-    min_match_clusters=1, threads=options["threads"], verbose=0)
+    threads=options["threads"], verbose=0)
 Y = matrix("Y.trn")
 before, cpu, wall = peak(), time.process_time(), time.time()
 model.fit(texts["trn"], Y)

@@ -25,7 +25,6 @@ def cache(tmp_path, monkeypatch):
 
 
 def small(cls, encoder, **options):
-    options = {"min_match_clusters": 1, **options}
     return cls(encoder=encoder, matcher_tree=TREE, training=TRAINING, verbose=0, **options)
 
 

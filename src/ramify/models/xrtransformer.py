@@ -51,9 +51,7 @@ class XRTransformer(EncodedModel, XRLinear):
         doc="tree that the encoder learns, from its coarse levels to its fine ones",
     )
     min_match_clusters: int = param(
-        256,
-        "the encoder begins with the first level of so many nodes, or the last: coarser ones teach it little",
-        low=1,
+        1, "the encoder begins with the first level of so many nodes; 256 saves it levels that teach it little", low=1
     )
     max_match_clusters: int = param(32768, "the encoder learns the levels that have no more nodes than this", low=2)
     matcher_width: int = param(20, "nodes that the encoder proposes for the next level's negatives", low=1)
