@@ -52,6 +52,15 @@ def test_vectors_are_those_of_the_library(minilm, pooling):
     assert vectors == pytest.approx(expected_vectors(minilm, texts, pooling, 32), abs=1e-3)
 
 
+def test_texts_become_tokens_some_at_a_time(minilm, monkeypatch):
+    encoder = Transformer.open(TransformerEncoder(minilm, max_len=16))
+    texts = [f"text number {i} " * (1 + i % 4) for i in range(11)]
+    whole = encoder.tokens(texts)
+    monkeypatch.setattr("ramify.nn.transformer.TEXTS_AT_ONCE", 4)
+    assert encoder.tokens(texts).digest() == whole.digest()
+    assert len(encoder.tokens([])) == 0
+
+
 def test_meaning_is_near_meaning(minilm):
     encoder = Transformer.open(TransformerEncoder(minilm, max_len=32))
     cat, kitten, bank = encoder.encode_tokens(encoder.tokens(["a cat", "a kitten", "a central bank"]), 1)

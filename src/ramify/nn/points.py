@@ -39,6 +39,13 @@ class Tokens:
         begin = np.concatenate([[0], np.cumsum([len(tokens) for tokens in lists])]).astype(np.int64)
         return cls(begin, np.array([i for tokens in lists for i in tokens], np.int32))
 
+    @classmethod
+    def joined(cls, parts: list[Tokens]) -> Tokens:
+        """Put texts behind each other."""
+        counts = np.concatenate([np.empty(0, np.int64), *(np.diff(part.begin) for part in parts)])
+        begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(begin, np.concatenate([np.empty(0, np.int32), *(part.ids for part in parts)]))
+
     def digest(self) -> str:
         """Tell the texts apart from others."""
         digest = hashlib.blake2b(np.ascontiguousarray(self.begin).data, digest_size=16)

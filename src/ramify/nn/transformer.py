@@ -30,7 +30,7 @@ from ramify.nn.torch_devices import find_devices, has_bfloat16, need_torch
 TOKENS_AT_ONCE = {"cpu": 1024, "cuda": 16384}
 """Tokens that go through the model together, padding included: few on a processor, so that its caches hold them."""
 TEXTS_AT_ONCE = 1024
-"""Texts that the compiled core is given together."""
+"""Texts that the tokenizer, and the compiled core, are given together."""
 ONNX_TOLERANCE = 1e-3
 """How far a graph's vectors of length 1 may be from the model's."""
 REMEMBERED_BYTES = 1 << 26
@@ -140,8 +140,9 @@ class Transformer:
     # ---- texts and tokens ----
 
     def tokens(self, texts: list[str]) -> Tokens:
-        """Cut texts into tokens."""
-        return Tokens.of([encoding.ids for encoding in self.tokenizer.encode_batch(texts)])
+        """Cut texts into tokens, some at a time: all that a tokenizer tells about them takes far more memory."""
+        parts = [texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE)]
+        return Tokens.joined([Tokens.of([e.ids for e in self.tokenizer.encode_batch(part)]) for part in parts])
 
     def cached_tokens(self, texts: list[str]) -> Tokens:
         """Cut texts into tokens once; they lie on disk and are mapped into memory."""
