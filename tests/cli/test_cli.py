@@ -200,6 +200,7 @@ def test_an_interrupt_ends_it_quietly(model):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's jobs ignore it
     )
     process.stdin.write(b'{"text": "x"}\n')
     process.stdin.flush()
