@@ -21,6 +21,14 @@ def test_the_mean_counts_what_is_not_named_as_nothing():
     assert found.scores[1, :3] == pytest.approx([0.55, 0.3, 0.1])
 
 
+@pytest.mark.parametrize("how", ["mean", "sigmoid", "softmax"])
+def test_labels_that_all_are_sure_of_keep_their_places(how):
+    """Scores end at 1, where many labels may be; the order in which a model names them says more than their numbers."""
+    scores = np.array([[1.0, 1.0, 1.0, 0.0]])
+    rankings = [Ranking(np.array([ids]), scores, 9) for ids in ([7, 3, 5, 0], [7, 5, 3, 1], [5, 7, 3, 2])]
+    assert combine_rankings(rankings, 3, how).ids[0].tolist() == [7, 5, 3]
+
+
 def test_places_and_weights():
     found = combine_rankings(two(), 3, "rank", [3, 1])
     assert found.ids[0].tolist() == [0, 1, 2]

@@ -14,6 +14,8 @@ from ramify.base.types import AnyArray
 
 Combination = Literal["mean", "rank", "sigmoid", "softmax", "round-robin"]
 """mean of scores, of places, of σ(scores), of shares of a row; or the models' answers in turn."""
+A_LITTLE = 2.5e-7
+"""Share of a score that each place costs: labels that a model is sure of have the same score, but not the same place."""
 
 
 def combine_rankings(
@@ -38,7 +40,7 @@ def combine_rankings(
         values = [_in_turn(ranking, int(turn), len(rankings)) for ranking, turn in zip(rankings, turns, strict=True)]
     else:
         shares = shares / shares.sum()
-        values = [share * _comparable(ranking, how) for ranking, share in zip(rankings, shares, strict=True)]
+        values = [share * _placed(_comparable(ranking, how)) for ranking, share in zip(rankings, shares, strict=True)]
     n, n_labels = len(rankings[0]), rankings[0].n_labels
     rows = np.arange(n)[:, None] * np.int64(n_labels)
     there = [ranking.ids >= 0 for ranking in rankings]
@@ -66,6 +68,11 @@ def _comparable(ranking: Ranking, how: str) -> AnyArray:
             powers = np.where(there, np.exp(scores - scores[:, :1]), 0)  # the best stands first
         return np.asarray(powers / np.maximum(powers.sum(axis=1, keepdims=True), 1e-300))
     return np.where(there, scores, 0)
+
+
+def _placed(values: AnyArray) -> AnyArray:
+    """Values (n, k) of labels in their order, so that equal ones differ by their place."""
+    return values - np.abs(values) * A_LITTLE * np.arange(values.shape[1])
 
 
 def _in_turn(ranking: Ranking, turn: int, n: int) -> AnyArray:
