@@ -15,7 +15,7 @@ from ramify.base.types import AnyArray
 Combination = Literal["mean", "rank", "sigmoid", "softmax", "round-robin"]
 """mean of scores, of places, of σ(scores), of shares of a row; or the models' answers in turn."""
 A_LITTLE = 2.5e-7
-"""Share of a score that each place costs: labels that a model is sure of have the same score, but not the same place."""
+"""Share of a score that each place costs: labels that a model is sure of differ by their places only."""
 
 
 def combine_rankings(
