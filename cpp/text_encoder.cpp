@@ -78,10 +78,10 @@ void TextEncoder::encode(const std::int32_t* tokens, const std::int64_t* begin, 
         if (length < 1 || length > shape_.n_positions)
             throw std::invalid_argument("text " + std::to_string(i) + " has " + std::to_string(length) + " tokens; the encoder reads 1 to " +
                                         std::to_string(shape_.n_positions));
-        for (std::int64_t t = begin[i]; t < begin[i + 1]; ++t)
-            if (tokens[t] < 0 || tokens[t] >= shape_.n_words)
-                throw std::invalid_argument("token " + std::to_string(tokens[t]) + " is none of the encoder's " + std::to_string(shape_.n_words));
     }
+    for (std::int64_t t = begin[0]; t < begin[n]; ++t)
+        if (tokens[t] < 0 || tokens[t] >= shape_.n_words)
+            throw std::invalid_argument("token " + std::to_string(tokens[t]) + " is none of the encoder's " + std::to_string(shape_.n_words));
     std::vector<std::int64_t> groups{0};
     for (std::int64_t i = 1; i <= n; ++i)
         if (i == n || begin[i + 1] - begin[groups.back()] > group_tokens) groups.push_back(i);
