@@ -210,15 +210,15 @@ nb::tuple py_encode_vectors(In2<float> vectors, int threads) {
 }
 
 nb::tuple py_search_lists(In2<std::int8_t> middles, In<float> middle_steps, In<std::int64_t> begin, In<std::int32_t> names, In2<float> vectors,
-                          In2<std::int8_t> codes, In<float> steps, In2<float> queries, std::int64_t n_read, std::int64_t k, bool rough, int threads) {
+                          In2<std::int8_t> codes, In<float> steps, In2<float> queries, std::int64_t n_read, std::int64_t k, bool ordered, int threads) {
     const std::size_t n = queries.shape(0), top = static_cast<std::size_t>(k);
     auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
     auto scores = std::make_unique_for_overwrite<float[]>(n * top);
     {
         nb::gil_scoped_release release;
         const VectorLists lists{size_of(middles.shape(0)), size_of(vectors.shape(1)), {middles.data(), middle_steps.data()}, begin.data(), names.data(),
-                                vectors.data(), {codes.data(), steps.data()}};
-        search_lists(lists, queries.data(), size_of(n), n_read, k, rough, threads, ids.get(), scores.get());
+                                vectors.shape(0) > 0 ? vectors.data() : nullptr, {codes.data(), steps.data()}};
+        search_lists(lists, queries.data(), size_of(n), n_read, k, ordered, threads, ids.get(), scores.get());
     }
     return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
 }
@@ -325,7 +325,7 @@ void bind_neural(nb::module_& m) {
           nb::arg("point_similarities"), nb::arg("begin"), nb::arg("labels"), nb::arg("n_labels"), nb::arg("share"), nb::arg("k"), nb::arg("threads"));
     m.def("encode_vectors", py_encode_vectors, nb::arg("vectors"), nb::arg("threads"));
     m.def("search_lists", py_search_lists, nb::arg("middles"), nb::arg("middle_steps"), nb::arg("begin"), nb::arg("names"), nb::arg("vectors"),
-          nb::arg("codes"), nb::arg("steps"), nb::arg("queries"), nb::arg("n_read"), nb::arg("k"), nb::arg("rough"), nb::arg("threads"));
+          nb::arg("codes"), nb::arg("steps"), nb::arg("queries"), nb::arg("n_read"), nb::arg("k"), nb::arg("ordered"), nb::arg("threads"));
     nb::class_<PyTextEncoder>(m, "TextEncoder")
         .def(nb::init<In2<float>, In2<float>, PyTextEncoder::Norm, std::int64_t, std::int64_t, float>(), nb::arg("words"), nb::arg("positions"),
              nb::arg("norm"), nb::arg("n_heads"), nb::arg("hidden"), nb::arg("epsilon"))

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "isa.h"
+#include "dots.h"
 #include "parallel.h"
 #include "topk.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t rows_at_once = 64;
 constexpr std::int64_t vectors_at_once = 8;
-constexpr std::int64_t rows_ahead = 3;  // that are asked for before they are needed
+constexpr std::int64_t rows_ahead = 4;  // that are asked for before they are needed
 constexpr std::int64_t n_parts = 8;  // sums of the backward pass, whatever the number of threads
 
 }  // namespace
@@ -41,12 +41,14 @@ Pairs group_pairs(const std::int32_t* lists, std::int64_t vectors, std::int64_t 
 }
 
 void gather_dot(const PairsView& pairs, const float* table, const float* offset, const float* vectors, std::int64_t d, float* out, int threads) {
-    const auto dot = hot().dot;
     parallel_for((pairs.n + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
+        std::vector<float> products;
         for (std::int64_t i = block * rows_at_once; i < std::min(pairs.n, (block + 1) * rows_at_once); ++i) {
-            const float* row = table + pairs.rows[i] * d;
-            for (std::int64_t p = pairs.begin[i]; p < pairs.begin[i + 1]; ++p)
-                out[pairs.places[p]] = dot(row, vectors + pairs.places[p] / pairs.width * d, d) + offset[pairs.rows[i]];
+            const std::int64_t* places = pairs.places + pairs.begin[i];
+            const std::int64_t count = pairs.begin[i + 1] - pairs.begin[i];
+            products.resize(static_cast<std::size_t>(count));
+            dots(table + pairs.rows[i] * d, d, count, [&](std::int64_t j) { return vectors + places[j] / pairs.width * d; }, products.data());
+            for (std::int64_t j = 0; j < count; ++j) out[places[j]] = products[static_cast<std::size_t>(j)] + offset[pairs.rows[i]];
         }
     });
 }
@@ -82,21 +84,18 @@ void row_adam(const PairsView& pairs, const float* gradients, const float* vecto
         std::vector<float> sum(static_cast<std::size_t>(d));
         for (std::int64_t i = block * rows_at_once; i < std::min(pairs.n, (block + 1) * rows_at_once); ++i) {
             std::fill(sum.begin(), sum.end(), 0.0f);
-            float offset_sum = 0, scales[4];
-            const float* waiting[4];
-            int n_waiting = 0;
+            ScaledSum scaled(d, sum.data());
+            float offset_sum = 0;
+            bool any = false;
             for (std::int64_t p = pairs.begin[i]; p < pairs.begin[i + 1]; ++p) {
                 const std::int64_t place = pairs.places[p];
                 if (gradients[place] == 0.0f) continue;
-                scales[n_waiting] = gradients[place];
-                waiting[n_waiting++] = vectors + place / pairs.width * d;
+                scaled.add(gradients[place], vectors + place / pairs.width * d);
                 offset_sum += gradients[place];
-                if (n_waiting == 4) {
-                    kernels.add_scaled_4(scales, waiting, d, sum.data());
-                    n_waiting = 0;
-                }
+                any = true;
             }
-            for (int j = 0; j < n_waiting; ++j) kernels.add_scaled(scales[j], waiting[j], d, sum.data());
+            if (!any) continue;  // as if the step did not name the row
+            scaled.finish();
             float* m = first + slots[i] * (d + 1);
             float* v = second + slots[i] * (d + 1);
             kernels.adam(step, sum.data(), d, true, table + pairs.rows[i] * d, m, v);
@@ -111,33 +110,37 @@ void flat_adam(float* values, const float* gradients, float* first, float* secon
 
 void rank_lists(const ListRanking& ranking, const std::int32_t* lists, const float* evidence, std::int64_t width, const float* vectors,
                 std::int64_t n, std::int64_t k, int threads, std::int32_t* ids, float* scores) {
-    const auto dot = hot().dot;
     const std::int64_t d = ranking.d;
     parallel_for((n + vectors_at_once - 1) / vectors_at_once, threads, [&](std::int64_t block, int) {
         std::vector<Scored> items;
-        std::vector<float> beside;
+        std::vector<float> beside, products;
         for (std::int64_t i = block * vectors_at_once; i < std::min(n, (block + 1) * vectors_at_once); ++i) {
             items.clear();
             beside.clear();
-            float largest = 0, most = 0;
+            float most = 0;
             for (std::int64_t j = i * width; j < (i + 1) * width; ++j) {
-                if (j + rows_ahead < (i + 1) * width && lists[j + rows_ahead] >= 0) {  // the table is large and read at random
-                    const float* next = ranking.table + lists[j + rows_ahead] * d;
-                    for (std::int64_t f = 0; f < d; f += 16) __builtin_prefetch(next + f);
-                }
                 if (lists[j] < 0) continue;
-                const float logit = dot(ranking.table + lists[j] * d, vectors + i * d, d) + ranking.offset[lists[j]];
-                const float chance = 1.0f / (1.0f + std::exp(-logit));
-                items.push_back({chance, lists[j]});
+                items.push_back({0.0f, lists[j]});
                 beside.push_back(evidence[j]);
-                largest = std::max(largest, chance);
                 most = std::max(most, evidence[j]);
+            }
+            products.resize(items.size());
+            const auto row = [&](std::int64_t j) { return ranking.table + items[static_cast<std::size_t>(j)].id * d; };
+            const auto size = static_cast<std::int64_t>(items.size());
+            dots(vectors + i * d, d, size, [&](std::int64_t j) {
+                if (j + rows_ahead < size) fetch_ahead(row(j + rows_ahead), d);  // the table is large and read at random
+                return row(j);
+            }, products.data());
+            float largest = 0;
+            for (std::size_t j = 0; j < items.size(); ++j) {
+                items[j].score = 1.0f / (1.0f + std::exp(-(products[j] + ranking.offset[items[j].id])));
+                largest = std::max(largest, items[j].score);
             }
             const float own = largest > 0 ? largest : 1.0f, theirs = most > 0 ? most : 1.0f;
             const float level = std::max(largest, 1e-30f);  // where it is 0 the order still counts
             for (std::size_t j = 0; j < items.size(); ++j)
                 items[j].score = (ranking.beta * (items[j].score / own) + (1.0f - ranking.beta) * (beside[j] / theirs)) * level;
-            const std::int64_t found = topk(items.data(), static_cast<std::int64_t>(items.size()), k);
+            const std::int64_t found = topk(items.data(), size, k);
             write_row(items.data(), found, k, ids + i * k, scores + i * k);
         }
     });

@@ -2,6 +2,7 @@
 // function that other files could share (no standard containers): the linker would keep a single copy of it, perhaps
 // the one for a machine that this is not.
 #include "hot_kernels.h"
+#include "lanes.h"
 
 #include <string.h>
 
@@ -153,35 +154,73 @@ void adam(const AdamStep& step, const float* __restrict gradients, std::int64_t 
     }
 }
 
-// Sixteen partial sums, added up in a fixed order: the same bits with every instruction set.
-float dot(const float* a, const float* b, std::int64_t n) {
-    float part[16] = {};
-    std::int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; ++j) part[j] += a[i + j] * b[i + j];
+// The rest of a product, from i, and its sixteen partial sums added up.
+inline float finish_dot(const float* a, const float* b, std::int64_t i, std::int64_t n, float* part) {
     for (int j = 0; i < n; ++i, ++j) part[j] += a[i] * b[i];
     for (int width = 8; width > 0; width /= 2)
         for (int j = 0; j < width; ++j) part[j] += part[j + width];
     return part[0];
 }
 
+// Sixteen partial sums, added up in a fixed order: the same bits with every instruction set.
+float dot(const float* a, const float* b, std::int64_t n) {
+    float part[16] = {};
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int j = 0; j < 16; ++j) part[j] += a[i + j] * b[i + j];
+    return finish_dot(a, b, i, n, part);
+}
+
+void dot_4(const float* a, const float* const* b, std::int64_t n, float* products) {
+    F8 low[4] = {}, high[4] = {};
+    std::int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const F8 a_low = load8(a + i), a_high = load8(a + i + 8);
+        for (int k = 0; k < 4; ++k) {
+            low[k] += a_low * load8(b[k] + i);
+            high[k] += a_high * load8(b[k] + i + 8);
+        }
+    }
+    for (int k = 0; k < 4; ++k) {
+        float part[16];
+        store8(part, low[k]);
+        store8(part + 8, high[k]);
+        products[k] = finish_dot(a, b[k], i, n, part);
+    }
+}
+
 #if defined(__AVX2__)
 // Bytes multiply only where one of them has no sign: |a| · (b with the sign of a). Two products of at most 127² fit 16 bits.
-void dot_codes(const std::int8_t* code, const std::int8_t* codes, std::int64_t n, std::int64_t width, std::int32_t* products) {
-    const __m256i ones = _mm256_set1_epi16(1);
-    for (std::int64_t i = 0; i < n; ++i) {
-        __m256i sums = _mm256_setzero_si256();
+// Where no a has a sign, as behind a relu, b needs no other.
+template <bool has_signs>
+inline __m256i add_products(__m256i sums, __m256i size, __m256i a, const std::int8_t* b) {
+    __m256i other = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b));
+    if (has_signs) other = _mm256_sign_epi8(other, a);
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(_mm256_maddubs_epi16(size, other), _mm256_set1_epi16(1)));
+}
+
+template <bool has_signs>
+void dot_codes_of(const std::int8_t* code, const std::int8_t* codes, std::int64_t n, std::int64_t width, std::int32_t* products) {
+    for (std::int64_t i = 0; i < n; i += 4) {
+        // The last ones are compared again where there are not four: reading on would leave the codes.
+        const std::int8_t* at[4];
+        for (int k = 0; k < 4; ++k) at[k] = codes + (i + k < n ? i + k : n - 1) * width;
+        __m256i sums[4] = {};
         for (std::int64_t j = 0; j < width; j += 32) {
-            const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(code + j));
-            const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + i * width + j));
-            const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a));
-            sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, ones));
+            const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(code + j)), size = _mm256_abs_epi8(a);
+            for (int k = 0; k < 4; ++k) sums[k] = add_products<has_signs>(sums[k], size, a, at[k] + j);
         }
-        __m128i half = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-        half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
-        half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1));
-        products[i] = _mm_cvtsi128_si32(half);
+        const __m256i quarters = _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+        std::int32_t four[4];
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(four), _mm_add_epi32(_mm256_castsi256_si128(quarters), _mm256_extracti128_si256(quarters, 1)));
+        for (int k = 0; k < 4 && i + k < n; ++k) products[i + k] = four[k];
     }
+}
+
+void dot_codes(const std::int8_t* code, const std::int8_t* codes, std::int64_t n, std::int64_t width, std::int32_t* products) {
+    int signs = 0;
+    for (std::int64_t j = 0; j < width; ++j) signs |= code[j] < 0;
+    (signs ? dot_codes_of<true> : dot_codes_of<false>)(code, codes, n, width, products);
 }
 #else
 void dot_codes(const std::int8_t* code, const std::int8_t* codes, std::int64_t n, std::int64_t width, std::int32_t* products) {
@@ -197,7 +236,7 @@ void dot_codes(const std::int8_t* code, const std::int8_t* codes, std::int64_t n
 
 const HotKernels& kernels() {
     static const HotKernels table{scan_text, mark_hits,    add_scaled,   add_scaled_4, adam,         dot,
-                                  dot_codes, solve_labels, score_pieces, score_visits, layer_kernels};
+                                  dot_4,     dot_codes,    solve_labels, score_pieces, score_visits, layer_kernels};
     return table;
 }
 

@@ -33,6 +33,9 @@ struct HotKernels {
     // sum of a[i] * b[i]; for i < n.
     float (*dot)(const float* a, const float* b, std::int64_t n);
 
+    // products[j] = dot(a, b[j], n), to the last bit; for j < 4. Four sums side by side do not wait for each other.
+    void (*dot_4)(const float* a, const float* const* b, std::int64_t n, float* products);
+
     // products[i]: of a code (width) with the code i of many (n, width); numbers from -127 to 127, width a multiple of 32.
     void (*dot_codes)(const std::int8_t* code, const std::int8_t* codes, std::int64_t n, std::int64_t width, std::int32_t* products);
 

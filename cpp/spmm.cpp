@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "isa.h"
+#include "dots.h"
 #include "parallel.h"
 
 namespace ramify {
@@ -92,13 +92,12 @@ CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, bool unit_rows, i
 
 template <class Index>
 void spmm_dense(const CsrView<Index>& a, const float* b, std::int64_t q, int threads, float* out) {
-    const auto add_scaled = hot().add_scaled;
     parallel_for((a.rows + block_size - 1) / block_size, threads, [&](std::int64_t block, int) {
         for (std::int64_t row = block * block_size; row < std::min(a.rows, (block + 1) * block_size); ++row) {
-            float* const sums = out + row * q;
-            std::fill(sums, sums + q, 0.0f);
-            for (Index i = a.indptr[row]; i < a.indptr[row + 1]; ++i)
-                add_scaled(a.data[i], b + static_cast<std::int64_t>(a.indices[i]) * q, q, sums);
+            std::fill(out + row * q, out + (row + 1) * q, 0.0f);
+            ScaledSum sum(q, out + row * q);
+            for (Index i = a.indptr[row]; i < a.indptr[row + 1]; ++i) sum.add(a.data[i], b + static_cast<std::int64_t>(a.indices[i]) * q);
+            sum.finish();
         }
     });
 }

@@ -35,6 +35,45 @@ inline std::int64_t topk(Scored* items, std::int64_t n, std::int64_t k) {
     return n;
 }
 
+// Moves the min(k, n) best of [items, items + n) to its front, in any order, and returns that count. Scores are
+// counted in steps first: one pass where comparisons would take many. `steps` is room to work in.
+inline std::int64_t move_best(Scored* items, std::int64_t n, std::int64_t k, std::vector<std::int32_t>& steps) {
+    constexpr int n_steps = 512;
+    if (n <= k) return n;
+    float most = items[0].score, least = most;
+    for (std::int64_t i = 1; i < n; ++i) most = std::max(most, items[i].score), least = std::min(least, items[i].score);
+    const float scale = static_cast<float>(n_steps - 1) / (most - least);
+    if (!(scale < std::numeric_limits<float>::infinity()) || !(scale > 0)) {  // all alike, or too far apart
+        std::nth_element(items, items + k, items + n, better);
+        return k;
+    }
+    std::int64_t count[n_steps] = {}, n_better = 0;
+    steps.resize(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i) {
+        const float step = (most - items[i].score) * scale;  // NaN: the last one
+        ++count[steps[static_cast<std::size_t>(i)] = step < n_steps ? static_cast<std::int32_t>(step) : n_steps - 1];
+    }
+    int last = 0;
+    while (n_better + count[last] < k) n_better += count[last++];
+    // What is better goes to the front, what is in the step where the limit lies behind it.
+    std::int64_t front = 0, middle = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+        const std::int32_t step = steps[static_cast<std::size_t>(i)];
+        if (step > last) continue;
+        const Scored item = items[i];
+        items[i] = items[middle];
+        if (step < last) {
+            items[middle] = items[front];
+            items[front++] = item;
+        } else {
+            items[middle] = item;
+        }
+        ++middle;
+    }
+    std::nth_element(items + front, items + k, items + middle, better);
+    return k;
+}
+
 // The n items in k places; -1 and -inf behind the last.
 inline void write_row(const Scored* items, std::int64_t n, std::int64_t k, std::int32_t* ids, float* scores) {
     for (std::int64_t j = 0; j < k; ++j) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "isa.h"
+#include "dots.h"
 #include "parallel.h"
 #include "topk.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t rows_at_once = 8;
 constexpr std::int64_t vectors_at_once = 256;  // whose products stand in cache between two loops
-constexpr std::int64_t vectors_ahead = 3;      // that are asked for before they are needed
+constexpr std::int64_t vectors_ahead = 4;      // that are asked for before they are needed
 
 // Rounding to steps moves products a little: so many more than k are looked at again.
 std::int64_t n_candidates(std::int64_t k) { return k + k / 8 + 16; }
@@ -50,15 +50,15 @@ void encode_vectors(const float* vectors, std::int64_t n, std::int64_t width, st
     });
 }
 
-void search_lists(const VectorLists& lists, const float* queries, std::int64_t rows, std::int64_t n_read, std::int64_t k, bool rough,
+void search_lists(const VectorLists& lists, const float* queries, std::int64_t rows, std::int64_t n_read, std::int64_t k, bool ordered,
                   int threads, std::int32_t* ids, float* scores) {
-    const auto dot = hot().dot;
     const std::int64_t width = lists.width, bytes = code_width(width);
     n_read = std::min(n_read, lists.n_lists);
     parallel_for((rows + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
-        std::vector<Scored> nearest, found;
+        std::vector<Scored> nearest, best;
+        std::vector<float> products;
         std::vector<std::int8_t> code(static_cast<std::size_t>(bytes));
-        TopK candidates;
+        std::vector<std::int32_t> steps;
         for (std::int64_t row = block * rows_at_once; row < std::min(rows, (block + 1) * rows_at_once); ++row) {
             const float* query = queries + row * width;
             const float step = encode(query, width, code.data());
@@ -66,27 +66,27 @@ void search_lists(const VectorLists& lists, const float* queries, std::int64_t r
             compare(code.data(), lists.middles, 0, lists.n_lists, bytes, [&](float product, std::int32_t c) { nearest.push_back({product, c}); });
             if (n_read < lists.n_lists) std::nth_element(nearest.begin(), nearest.begin() + n_read, nearest.end(), better);
 
-            candidates.start(rough ? k : n_candidates(k));
+            best.clear();
             for (std::int64_t c = 0; c < n_read; ++c) {
                 const std::int32_t list = nearest[static_cast<std::size_t>(c)].id;
                 compare(code.data(), lists.codes, lists.begin[list], lists.begin[list + 1], bytes,
-                        [&](float product, std::int32_t i) { candidates.add({product, i}); });
+                        [&](float product, std::int32_t i) { best.push_back({product, i}); });
             }
-            const std::vector<Scored>& best = candidates.finish_unordered();
-            found.clear();
-            for (std::size_t i = 0; i < best.size(); ++i) {
-                if (rough) {
-                    found.push_back({best[i].score * step, lists.names[best[i].id]});
-                    continue;
-                }
-                if (i + vectors_ahead < best.size()) {
-                    const float* next = lists.vectors + best[i + vectors_ahead].id * width;
-                    for (std::int64_t j = 0; j < width; j += 16) __builtin_prefetch(next + j);
-                }
-                found.push_back({dot(lists.vectors + best[i].id * width, query, width), lists.names[best[i].id]});
+            const bool by_codes = lists.vectors == nullptr;
+            std::int64_t size = move_best(best.data(), static_cast<std::int64_t>(best.size()), by_codes ? k : n_candidates(k), steps);
+            products.resize(static_cast<std::size_t>(size));
+            if (by_codes)
+                for (std::size_t i = 0; i < products.size(); ++i) products[i] = best[i].score * step;
+            else {
+                const auto vector = [&](std::int64_t i) { return lists.vectors + best[static_cast<std::size_t>(i)].id * width; };
+                dots(query, width, size, [&](std::int64_t i) {
+                    if (i + vectors_ahead < size) fetch_ahead(vector(i + vectors_ahead), width);
+                    return vector(i);
+                }, products.data());
             }
-            const std::int64_t n = topk(found.data(), static_cast<std::int64_t>(found.size()), k);
-            write_row(found.data(), n, k, ids + row * k, scores + row * k);
+            for (std::size_t i = 0; i < products.size(); ++i) best[i] = {products[i], lists.names[best[i].id]};
+            size = ordered ? topk(best.data(), size, k) : move_best(best.data(), size, k, steps);
+            write_row(best.data(), size, k, ids + row * k, scores + row * k);
         }
     });
 }

@@ -301,7 +301,7 @@ def search_lists(
     queries: FloatArray,
     n_read: int,
     k: int,
-    rough: bool,
+    ordered: bool,
     threads: int,
 ) -> tuple[IntArray, FloatArray]: ...
 def rank_lists(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,11 +100,14 @@ def test_finds_what_faiss_finds_in_the_same_lists():
         assert scores[:, 0] == pytest.approx(products[:, 0], rel=1e-4) or n_read == 4
 
 
-def test_a_rough_search_compares_codes():
+def test_without_vectors_codes_are_compared():
     _, lists, names = made(900, 75, 20)
     queries = np.random.default_rng(3).standard_normal((50, 75)).astype(np.float32)
     exact, products = lists.search(queries, names, 30, 20, 1)
-    ids, scores = lists.search(queries, names, 30, 20, 2, rough=True)
+    bare = lists.codes_only()
+    assert len(bare) == 900
+    assert bare.width == 75
+    ids, scores = bare.search(queries, names, 30, 20, 2)
     numbers, steps = (part.astype(np.float64) for part in lists.codes)
     own, own_steps = (part.astype(np.float64) for part in native.encode_vectors(queries, 1))
     by_codes = (own @ numbers.T) * own_steps[:, None] * steps
@@ -111,6 +115,32 @@ def test_a_rough_search_compares_codes():
     assert scores == pytest.approx(np.take_along_axis(by_codes, best, 1), rel=1e-4)
     assert scores[:, 0] == pytest.approx(products[:, 0], rel=0.05)
     assert np.mean([len(set(a) & set(b)) / 30 for a, b in zip(ids.tolist(), exact.tolist(), strict=True)]) > 0.95
+
+
+@pytest.mark.parametrize("k", [1, 30, 899, 950])
+def test_the_same_is_found_in_any_order(k):
+    _, lists, names = made(900, 40, 20)
+    queries = np.abs(np.random.default_rng(4).standard_normal((30, 40))).astype(np.float32)  # without signs
+    queries[7] *= -1
+    queries[8] = 0
+    for searched in (lists, lists.codes_only()):
+        ids, scores = searched.search(queries, names, k, 20, 1)
+        others, unordered = searched.search(queries, names, k, 20, 2, ordered=False)
+        order = np.lexsort((others, -unordered), axis=1)
+        assert np.array_equal(np.take_along_axis(unordered, order, 1), scores)
+        there = scores > -np.inf
+        assert np.array_equal(np.take_along_axis(others, order, 1)[there], ids[there])
+
+
+def test_numbers_that_are_none_are_never_near():
+    _, lists, names = made(300, 16, 5)
+    steps = lists.codes[1].copy()
+    steps[::3] = np.nan
+    steps[1::3] *= np.float32(1e30)
+    damaged = replace(lists, codes=(lists.codes[0], steps)).codes_only()
+    ids, scores = damaged.search(np.ones((4, 16), np.float32), names, 100, 5, 1)
+    assert not np.isnan(scores).any()
+    assert np.array_equal(np.sort(ids, axis=1), np.sort(ids[:1].repeat(4, axis=0), axis=1))
 
 
 def test_equal_products_are_ordered_by_name_and_empty_lists_are_no_trouble():
@@ -139,7 +169,7 @@ _, lists, names = made(900, 75, 20)
 queries = np.random.default_rng(3).standard_normal((50, 75)).astype(np.float32)
 queries[0] *= 1e6
 digest = hashlib.sha256()
-for part in (*lists.search(queries, names, 30, 6, 2), *lists.codes):
+for part in (*lists.search(queries, names, 30, 6, 2), *lists.codes_only().search(abs(queries), names, 30, 6, 2), *lists.codes):
     digest.update(part.tobytes())
 print(native.isa(), digest.hexdigest())
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -38,6 +39,18 @@ def test_learns(model):
     found = ramify.evaluate(model.predict_topk(texts, 5), labels, unseen="drop")
     assert found["P@1"] > 75
     assert np.all(np.diff(model.predict_topk(texts, 40).scores, axis=1) <= 0)
+
+
+def test_rare_labels_are_lifted_as_far_as_asked(data):
+    training = TrainingConfig(epochs=4, batch_size=32, validation=0)  # the last pass counts, whatever the lift
+    plain, lifted = (small(ramify.LightDXML, training=training, rare=r, beta=1.0).fit(*data) for r in (0.0, 4.0))
+    counts = Counter(label for own in data[1] for label in own)
+
+    def usual(model):
+        return np.mean([counts[own[0][0]] for own in model.predict_topk(topics(seed=7)[0], 1).labels()])
+
+    assert np.array_equal(plain.classifiers_[0], lifted.classifiers_[0])
+    assert usual(lifted) < 0.8 * usual(plain)
 
 
 def test_a_threshold_on_the_scores_means_something(model):

@@ -48,6 +48,10 @@ def test_cross_entropy_is_that_of_the_formula():
         back = scores.astype(float)
         back[at] -= 1e-5
         assert gradients[at] == pytest.approx((loss_at(moved) - loss_at(back)) / 2e-5, abs=1e-5)
+    _, learned = cross_entropy(scores, right, there, min_error=0.2)
+    sure = (right == 0) & (scores < np.log(0.2 / 0.8))
+    assert sure[there].any()
+    assert np.array_equal(learned, np.where(sure, 0, gradients))
     extreme = np.array([[200.0, -200.0, 1e30, -1e30]], np.float32)
     loss, gradients = cross_entropy(extreme, np.array([[0, 1, 1, 0]], np.float32), np.ones((1, 4), bool))
     assert loss == pytest.approx(400)

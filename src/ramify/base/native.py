@@ -431,16 +431,16 @@ def search_lists(
     queries: FloatArray,
     n_read: int,
     k: int,
-    rough: bool,
+    ordered: bool,
     threads: int,
 ) -> tuple[IntArray, FloatArray]:
     """Names and products (n, k) of the best vectors in the `n_read` lists nearest to queries (n, D).
 
-    A rough search compares codes only.
+    Best first if ordered, else as they come. Without vectors (0, D) codes alone are compared.
     """
     if vectors.shape[1] != queries.shape[1] or k < 1:
         raise ValueError(f"queries of width {queries.shape[1]} for vectors of width {vectors.shape[1]}; k = {k}")
-    return _core.search_lists(*middles, begin, names, vectors, *codes, queries, n_read, k, rough, threads)
+    return _core.search_lists(*middles, begin, names, vectors, *codes, queries, n_read, k, ordered, threads)
 
 
 def merge_votes(

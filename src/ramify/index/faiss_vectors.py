@@ -64,11 +64,11 @@ class FaissVectors:
         return len(self)
 
     def search(
-        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int, *, rough: bool = False
+        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int, *, ordered: bool = True
     ) -> tuple[IntArray, FloatArray]:
         """Names and products (m, k) of the vectors with the largest ones, `effort` of which are followed in a graph.
 
-        It knows no rougher way.
+        They are in order, whether that is asked for or not.
 
         Block by block, on threads of our own: those of faiss would outlive the call, and break in a fork.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -35,7 +35,7 @@ class VectorLists:
     ----------
     middles : codes of the C middles
     begin : (C + 1,) where the vectors of each list begin
-    vectors : (n, D) in the order of the lists
+    vectors : (n, D) in the order of the lists; (0, D): codes have to do
     codes : codes of the vectors, which a search looks at first
     """
 
@@ -68,7 +68,7 @@ class VectorLists:
         return cls(middle_codes, begin, ordered, native.encode_vectors(ordered, threads)), order
 
     def __len__(self) -> int:
-        return len(self.vectors)
+        return len(self.codes[1])
 
     @property
     def width(self) -> int:
@@ -80,12 +80,16 @@ class VectorLists:
         """Lists that a search can read."""
         return len(self.begin) - 1
 
+    def codes_only(self) -> VectorLists:
+        """Leave out the vectors."""
+        return replace(self, vectors=np.empty((0, self.width), np.float32))
+
     def search(
-        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int, *, rough: bool = False
+        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int, *, ordered: bool = True
     ) -> tuple[IntArray, FloatArray]:
         """Names and products (m, k) of the vectors with the largest ones in the `effort` nearest lists."""
         parts = self.middles, self.begin, names, self.vectors, self.codes
-        return native.search_lists(*parts, queries, max(1, effort), k, rough, threads)
+        return native.search_lists(*parts, queries, max(1, effort), k, ordered, threads)
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Everything by name."""
@@ -95,9 +99,10 @@ class VectorLists:
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> VectorLists:
         """Make what `to_arrays` took apart, if the arrays fit together."""
         middles, middle_steps, begin, vectors, codes, steps = (arrays[name] for name in ARRAYS)
-        n, width = vectors.shape if vectors.ndim == 2 else (0, 0)
+        n, width = len(steps), vectors.shape[1] if vectors.ndim == 2 else 0
+        n_vectors = n if len(vectors) else 0
         n_lists, bytes_each = begin.size - 1, -(-width // 32) * 32
-        shapes = (n_lists, bytes_each), (n_lists,), (n_lists + 1,), (n, width), (n, bytes_each), (n,)
+        shapes = (n_lists, bytes_each), (n_lists,), (n_lists + 1,), (n_vectors, width), (n, bytes_each), (n,)
         fits = all(
             arrays[name].dtype == dtype and arrays[name].shape == shape
             for (name, dtype), shape in zip(ARRAYS.items(), shapes, strict=True)

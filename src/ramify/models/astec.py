@@ -23,7 +23,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
 from ramify.models.base import refuse_given
 from ramify.models.encoded import joined
-from ramify.models.shortlisted import ShortlistedModel, classifiers_of
+from ramify.models.shortlisted import ShortlistedModel
 from ramify.nn.all_labels import AllLabels
 from ramify.nn.encoder import Bag
 from ramify.nn.graph import start_labels
@@ -71,7 +71,6 @@ class Astec(ShortlistedModel):
         self.transfer_ = Bag.start(frozen.features, own, None, seed=self.seed + 3, threads=threads)
         self.transfer_.bound = self.strength
         head = self._start_head(own, vectors[rows], threads)
-        self.classifiers_ = classifiers_of(head)
         learner = ListLearner(
             self.transfer_,
             head,
@@ -81,18 +80,19 @@ class Astec(ShortlistedModel):
             judged,
             self.training,
             beta=self.beta,
+            rare=self.rare,
             seed=self.seed + 4,
             threads=threads,
         )
         width = min(self.shortlist, labels.shape[1])
         random = np.random.default_rng(self.seed + 5)
-        lists, _ = self._search(vectors[rows], width, threads)
+        lists, _ = self._search(vectors[rows], labels.shape[1], width, threads)
         n_others = min(self.random_negatives, labels.shape[1])
         others = random.integers(0, labels.shape[1], (len(rows), n_others), np.int32)
-        held, similarities = self._search(vectors[judged], width, threads)
+        held, similarities = self._search(vectors[judged], labels.shape[1], width, threads)
         learner.set_lists(np.hstack([others, lists]), (held, row_share(chances(held, similarities))))
         self._train(rows, learner, "classifiers", seed=self.seed + 6)
-        self.by_pass_ = learner.curve
+        self.classifiers_, self.by_pass_ = learner.classifiers(), learner.curve
         self._set_beta(learner.by_beta())
         self._fit_reranker(points, labels, rows, judged, threads)
         self._remove_checkpoints("clusters of labels", "classifiers")
@@ -130,13 +130,13 @@ class Astec(ShortlistedModel):
 
     # ---- prediction ----
 
-    def _search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+    def _search(self, vectors: FloatArray, n_labels: int, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Labels (n, k) whose middles or whose points are near frozen vectors (n, D), and how near, from 0 to 1."""
         return native.merge_votes(
             self.middles_.search(vectors, k, threads),
             self.points_.search(vectors, self.neighbours, threads),
             self.point_labels_,
-            len(self.classifiers_[1]),
+            n_labels,
             self.neighbour_weight,
             k,
             threads,
@@ -144,7 +144,8 @@ class Astec(ShortlistedModel):
 
     def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:
         frozen = self.encoder_.encode(points, threads)
-        return *self._search(frozen, k, threads), self.transfer_.encode(Points(Mixed.of(frozen)), threads)
+        near = self._search(frozen, len(self.classifiers_[1]), k, threads)
+        return *near, self.transfer_.encode(Points(Mixed.of(frozen)), threads)
 
     def _indices(self) -> dict[str, AnnIndex]:
         return {"labels": self.middles_.index, "points": self.points_}

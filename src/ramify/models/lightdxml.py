@@ -9,11 +9,11 @@ from ramify.base.config import param
 from ramify.base.inputs import Inputs
 from ramify.base.threads import blas_threads, resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.index.ann import AnnIndex
+from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import refuse_given
-from ramify.models.shortlisted import ShortlistedModel, classifiers_of
+from ramify.models.shortlisted import ShortlistedModel
 from ramify.nn.label_encoder import LabelEncoderConfig
 from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
@@ -35,6 +35,7 @@ class LightDXML(ShortlistedModel):
     training: TrainingConfig = param(
         factory=lambda: TrainingConfig(epochs=6), doc="how encoder and classifiers are trained"
     )
+    index: AnnConfig = param(factory=lambda: AnnConfig(rescore=False), doc="how near labels are found")
     relabel_every: int = param(
         2, "passes after which labels get new places, and points new shortlists; the first time after one", low=1
     )
@@ -60,6 +61,7 @@ class LightDXML(ShortlistedModel):
             labels=self.labels,
             ann=self.index,
             beta=self.beta,
+            rare=self.rare,
             seed=self.seed + 1,
             threads=threads,
         )
@@ -67,7 +69,7 @@ class LightDXML(ShortlistedModel):
         with blas_threads(1):
             learner.place_labels(n_looks)  # where labels lie for the encoder as it is now
         assert learner.places is not None
-        self.encoder_, self.classifiers_, self.places_ = encoder, classifiers_of(head), learner.places
+        self.encoder_, self.classifiers_, self.places_ = encoder, learner.classifiers(), learner.places
         self.by_pass_ = learner.curve
         self._set_beta(learner.by_beta())
         self._fit_reranker(points, labels, rows, judged, threads)

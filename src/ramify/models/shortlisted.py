@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ class ShortlistedModel(EncodedModel):
     beta: float | None = param(
         None, "weight of the classifier against the similarity; None: what is best on held-out points", low=0, high=1
     )
+    rare: float = param(
+        0.5,
+        "how far rare labels are lifted: the logarithm of a label's inverse propensity, so often, is added to the "
+        "classifier's score; 0: not at all; 1 and more find rare labels at the cost of precision",
+        low=0,
+    )
+    min_error: float = param(
+        0.01, "chance of a wrong label from which on it is learned from: most are told apart soon", low=0, high=1
+    )
     reranker: bool = param(False, "train a second encoder with classifiers of its own on what is ranked highest")
     training: TrainingConfig = param(factory=TrainingConfig, doc="how encoder and classifiers are trained")
     checkpoints: str | None = param(None, "folder for checkpoints; a training that was interrupted goes on from there")
@@ -102,7 +112,8 @@ class ShortlistedModel(EncodedModel):
             remove_checkpoint(Path(str(self.checkpoints)) / title.replace(" ", "-"))
 
     def _start_head(self, Y: Csr, vectors: FloatArray, threads: int) -> ListHead:
-        return ListHead(*start_labels(Y, vectors, min(self.shortlist, Y.shape[1]), threads), cross_entropy)
+        loss = partial(cross_entropy, min_error=self.min_error)
+        return ListHead(*start_labels(Y, vectors, min(self.shortlist, Y.shape[1]), threads), loss)
 
     def _set_beta(self, found: dict[float, Judgement]) -> None:
         """Choose the weight of the classifier, and remember what the held-out points say about others."""
@@ -118,13 +129,23 @@ class ShortlistedModel(EncodedModel):
         encoder = self._start_encoder(points.take(rows), Y[rows], self.seed + 10, threads)
         head = self._start_head(Y[rows], encoder.encode(points.take(rows), threads), threads)
         learner = ListLearner(
-            encoder, head, points, Y, rows, judged, self.training, beta=None, seed=self.seed + 11, threads=threads
+            encoder,
+            head,
+            points,
+            Y,
+            rows,
+            judged,
+            self.training,
+            beta=None,
+            rare=self.rare,
+            seed=self.seed + 11,
+            threads=threads,
         )
         lists, _ = self._rank_points(points.take(rows), width, threads)
         ids, scores = self._rank_points(points.take(judged), width, threads)
         learner.set_lists(lists, (ids, row_share(np.where(ids >= 0, scores, np.float32(0)))))
         self._train(rows, learner, "re-ranker", seed=self.seed + 12)
-        self.reranker_ = Reranker(encoder, classifiers_of(head), best_beta(learner.by_beta(), 0.5))
+        self.reranker_ = Reranker(encoder, learner.classifiers(), best_beta(learner.by_beta(), 0.5))
         self._remove_checkpoints("re-ranker")
 
     # ---- prediction ----
@@ -254,12 +275,6 @@ def with_more(
     last = scores.min(axis=1, keepdims=True, initial=1.0, where=ids >= 0)
     behind = last * row_share(np.where(more >= 0, evidence, np.float32(0))) * np.float32(0.999)
     return native.list_topk(np.hstack([ids, more]), np.hstack([scores, behind]), k, threads)
-
-
-def classifiers_of(head: ListHead) -> Classifiers:
-    """Weights and offsets of a trained head."""
-    assert head.labels.offset is not None
-    return head.labels.weights, head.labels.offset
 
 
 def _open_encoder(

@@ -71,14 +71,20 @@ def squared_hinge(scores: FloatArray, weights: FloatArray, there: BoolArray) -> 
     return loss, np.ascontiguousarray(-2 * sign * short * cost, np.float32)
 
 
-def cross_entropy(scores: FloatArray, weights: FloatArray, there: BoolArray) -> tuple[float, FloatArray]:
-    """Binary cross-entropy of σ(scores), and its gradients: the sum over a point's labels, the mean over the points."""
+def cross_entropy(
+    scores: FloatArray, weights: FloatArray, there: BoolArray, min_error: float = 0.0
+) -> tuple[float, FloatArray]:
+    """Binary cross-entropy of σ(scores), and its gradients: the sum over a point's labels, the mean over the points.
+
+    A wrong label with a chance under `min_error` has no gradient.
+    """
     n = np.float32(1 / max(1, len(scores)))
     powers = np.exp(-np.abs(scores))
     right = weights > 0
     cost = np.log1p(powers) + np.maximum(np.where(right, -scores, scores), 0)
     chance = np.where(scores >= 0, np.float32(1), powers) / (1 + powers)
-    gradients = np.where(there, (chance - right) * n, np.float32(0))
+    learned = there & (right | (chance >= min_error))
+    gradients = np.where(learned, (chance - right) * n, np.float32(0))
     return float(n * cost[there].sum(dtype=np.float64)), np.ascontiguousarray(gradients, np.float32)
 
 

@@ -64,10 +64,10 @@ class LabelPlaces:
     def __len__(self) -> int:
         return len(self.index) + len(self.frequent)
 
-    def search(self, vectors: FloatArray, k: int, threads: int, *, rough: bool = False) -> tuple[IntArray, FloatArray]:
-        """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones, then the nearest others."""
+    def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones and the nearest others."""
         n_frequent = min(len(self.frequent), k // 4)
-        ids, near = self.index.search(vectors, k - n_frequent, threads, rough=rough)
+        ids, near = self.index.search(vectors, k - n_frequent, threads, ordered=False)
         if n_frequent == 0:
             return ids, near
         lists = np.ascontiguousarray(np.broadcast_to(np.arange(n_frequent, dtype=np.int32), (len(vectors), n_frequent)))

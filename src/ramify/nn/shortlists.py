@@ -100,6 +100,8 @@ class ListLearner(EncoderWithHead):
     Attributes
     ----------
     rows : the points that it learns from
+    lift : (L,) what is added to the offsets in the end, for the sake of rare labels: `rare` times the logarithm of
+        the inverse propensity
     beta : weight of the classifier to judge with; None: the best one
     curve : pass, P@1 and PSP@1 on the held-out rows, each time that they were looked at
     """
@@ -117,6 +119,7 @@ class ListLearner(EncoderWithHead):
         config: TrainingConfig,
         *,
         beta: float | None,
+        rare: float,
         seed: int,
         threads: int,
     ) -> None:
@@ -125,6 +128,7 @@ class ListLearner(EncoderWithHead):
         self.curve: list[list[float]] = []
         self.counts = np.bincount(Y[rows].indices, minlength=Y.shape[1])
         self._weights = inverse_propensity(LabelCounts(len(rows), self.counts))
+        self.lift = (rare * np.log(self._weights)).astype(np.float32)
         self._lists = np.empty((len(rows), 0), np.int32)
         self._place = np.full(Y.shape[0], -1)
         self._place[rows] = np.arange(len(rows))
@@ -152,15 +156,19 @@ class ListLearner(EncoderWithHead):
         """What the held-out rows say for each weight of the classifier; nothing without such rows."""
         if len(self._held) == 0:
             return {}
-        assert self.head.labels.offset is not None
         vectors = self.encoder.encode(self._held, self.threads)
         ids, shares = self._search_held(vectors)
-        logits = list_products(self.head.labels.weights, self.head.labels.offset, ids, vectors, self.threads)
+        logits = list_products(*self.classifiers(), ids, vectors, self.threads)
         return judged_by_beta(betas, ids, logits, shares, self._truth, self._weights, self.threads)
+
+    def classifiers(self) -> tuple[FloatArray, FloatArray]:
+        """Weights (L, D) and offsets (L,) to predict with."""
+        assert self.head.labels.offset is not None
+        return self.head.labels.weights, self.head.labels.offset + self.lift
 
     def judge(self) -> tuple[float, float] | None:
         """NDCG@5 and P@1 on the held-out rows, with the given weight of the classifier or the best one."""
-        found = self.by_beta(BETAS[::4] if self.beta is None else [self.beta])
+        found = self.by_beta(BETAS[::-4] if self.beta is None else [self.beta])
         if not found:
             return None
         best = found[best_beta(found)]
@@ -199,10 +207,11 @@ class CyclicLearner(ListLearner):
         labels: LabelEncoderConfig,
         ann: AnnConfig,
         beta: float | None,
+        rare: float,
         seed: int,
         threads: int,
     ) -> None:
-        super().__init__(*given, beta=beta, seed=seed, threads=threads)
+        super().__init__(*given, beta=beta, rare=rare, seed=seed, threads=threads)
         self.shortlist, self.relabel_every, self.ann, self.seed = shortlist, relabel_every, ann, seed
         self.labels = LabelEncoder(self.encoder.width, labels)
         self.known = np.flatnonzero(self.counts).astype(np.int32)
@@ -214,7 +223,7 @@ class CyclicLearner(ListLearner):
         if number == 1 or number % self.relabel_every == 0:  # the encoder moves farthest in the first pass
             vectors = self.place_labels(number)
             assert self.places is not None
-            self.set_lists(self.places.search(vectors, self.shortlist, self.threads, rough=True)[0])
+            self.set_lists(self.places.search(vectors, self.shortlist, self.threads)[0])
 
     def place_labels(self, number: int) -> FloatArray:
         """Give the labels places among the points as the encoder sees them now; return the points' vectors (n, D)."""
