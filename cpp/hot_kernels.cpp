@@ -154,40 +154,67 @@ void adam(const AdamStep& step, const float* __restrict gradients, std::int64_t 
     }
 }
 
-// The rest of a product, from i, and its sixteen partial sums added up.
-inline float finish_dot(const float* a, const float* b, std::int64_t i, std::int64_t n, float* part) {
-    for (int j = 0; i < n; ++i, ++j) part[j] += a[i] * b[i];
-    for (int width = 8; width > 0; width /= 2)
-        for (int j = 0; j < width; ++j) part[j] += part[j + width];
-    return part[0];
+// Sixteen partial sums of products added up in a fixed order: the same bits with every instruction set, and whether one
+// product is computed or several side by side.
+inline float sum_of(F8 low, F8 high) {
+    using F4 = float __attribute__((vector_size(16)));
+    const F8 eight = low + high;
+    F4 halves[2];
+    memcpy(halves, &eight, sizeof eight);
+    const F4 four = halves[0] + halves[1];
+    return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-// Sixteen partial sums, added up in a fixed order: the same bits with every instruction set.
-float dot(const float* a, const float* b, std::int64_t n) {
-    float part[16] = {};
-    std::int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; ++j) part[j] += a[i + j] * b[i + j];
-    return finish_dot(a, b, i, n, part);
+// Products of eight numbers, those before `first` left out; -8 ... 8.
+inline F8 last_products(F8 a, F8 b, std::int64_t first) {
+    static constexpr std::int32_t taken[24] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    const std::int64_t at = first < 0 ? 16 : first > 8 ? 0 : 8 - first;
+    I8 mask, bits;
+    memcpy(&mask, taken + at, sizeof mask);
+    const F8 products = a * b;
+    memcpy(&bits, &products, sizeof bits);
+    bits &= mask;
+    F8 left;
+    memcpy(&left, &bits, sizeof left);
+    return left;
 }
 
-void dot_4(const float* a, const float* const* b, std::int64_t n, float* products) {
-    F8 low[4] = {}, high[4] = {};
+template <int count>
+inline void dots_of(const float* a, const float* const* b, std::int64_t n, float* products) {
+    if (n < 16) {
+        for (int k = 0; k < count; ++k) {
+            products[k] = 0;
+            for (std::int64_t i = 0; i < n; ++i) products[k] += a[i] * b[k][i];
+        }
+        return;
+    }
+    F8 low[count] = {}, high[count] = {};
     std::int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
         const F8 a_low = load8(a + i), a_high = load8(a + i + 8);
-        for (int k = 0; k < 4; ++k) {
+        for (int k = 0; k < count; ++k) {
             low[k] += a_low * load8(b[k] + i);
             high[k] += a_high * load8(b[k] + i + 8);
         }
     }
-    for (int k = 0; k < 4; ++k) {
-        float part[16];
-        store8(part, low[k]);
-        store8(part + 8, high[k]);
-        products[k] = finish_dot(a, b[k], i, n, part);
+    if (i < n) {  // the last sixteen, some of which were counted
+        const std::int64_t at = n - 16, counted = i - at;
+        const F8 a_low = load8(a + at), a_high = load8(a + at + 8);
+        for (int k = 0; k < count; ++k) {
+            low[k] += last_products(a_low, load8(b[k] + at), counted);
+            high[k] += last_products(a_high, load8(b[k] + at + 8), counted - 8);
+        }
     }
+    for (int k = 0; k < count; ++k) products[k] = sum_of(low[k], high[k]);
 }
+
+float dot(const float* a, const float* b, std::int64_t n) {
+    float product;
+    dots_of<1>(a, &b, n, &product);
+    return product;
+}
+
+void dot_4(const float* a, const float* const* b, std::int64_t n, float* products) { dots_of<4>(a, b, n, products); }
 
 #if defined(__AVX2__)
 // Bytes multiply only where one of them has no sign: |a| · (b with the sign of a). Two products of at most 127² fit 16 bits.

@@ -169,7 +169,8 @@ _, lists, names = made(900, 75, 20)
 queries = np.random.default_rng(3).standard_normal((50, 75)).astype(np.float32)
 queries[0] *= 1e6
 digest = hashlib.sha256()
-for part in (*lists.search(queries, names, 30, 6, 2), *lists.codes_only().search(abs(queries), names, 30, 6, 2), *lists.codes):
+by_codes = lists.codes_only().search(abs(queries), names, 30, 6, 2)
+for part in (*lists.search(queries, names, 30, 6, 2), *by_codes, *lists.codes):
     digest.update(part.tobytes())
 print(native.isa(), digest.hexdigest())
 """

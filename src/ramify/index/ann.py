@@ -51,8 +51,8 @@ class AnnConfig(Config):
     )
     rescore: bool = param(
         True,
-        "'ivf': compute the similarity of what is nearest by codes of one byte a number again, with the vectors; False: "
-        "codes have to do, and no vectors are stored, for a fifth of the size",
+        "'ivf': compute the similarities of what is nearest by codes, one byte a number, again with the vectors; "
+        "False: codes have to do, and no vectors are stored, for a fifth of the size",
     )
     recall: float = param(0.9, "share of the nearest vectors that a search has to find, in the mean", low=0, high=1)
 
