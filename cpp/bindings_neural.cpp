@@ -198,6 +198,25 @@ nb::tuple py_search_graph(In<std::int64_t> begin, In<std::int32_t> labels, In<fl
     return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
 }
 
+Out<float> py_unit_vectors(In2<float> vectors, int threads) {
+    auto units = std::make_unique_for_overwrite<float[]>(vectors.shape(0) * vectors.shape(1));
+    {
+        nb::gil_scoped_release release;
+        unit_vectors(vectors.data(), size_of(vectors.shape(0)), size_of(vectors.shape(1)), units.get(), threads);
+    }
+    return give_new(std::move(units), {vectors.shape(0), vectors.shape(1)});
+}
+
+Out<float> py_all_products(In2<float> table, In2<float> vectors, int threads) {
+    const std::size_t n = vectors.shape(0), rows = table.shape(0);
+    auto products = std::make_unique_for_overwrite<float[]>(n * rows);
+    {
+        nb::gil_scoped_release release;
+        all_products(table.data(), size_of(rows), vectors.data(), size_of(n), size_of(vectors.shape(1)), products.get(), threads);
+    }
+    return give_new(std::move(products), {n, rows});
+}
+
 nb::tuple py_encode_vectors(In2<float> vectors, int threads) {
     const std::size_t n = vectors.shape(0), bytes = static_cast<std::size_t>(code_width(size_of(vectors.shape(1))));
     auto codes = std::make_unique_for_overwrite<std::int8_t[]>(n * bytes);
@@ -323,6 +342,8 @@ void bind_neural(nb::module_& m) {
           nb::arg("width"), nb::arg("vectors"), nb::arg("k"), nb::arg("threads"));
     m.def("merge_votes", py_merge_votes, nb::arg("label_ids"), nb::arg("label_similarities"), nb::arg("point_ids"),
           nb::arg("point_similarities"), nb::arg("begin"), nb::arg("labels"), nb::arg("n_labels"), nb::arg("share"), nb::arg("k"), nb::arg("threads"));
+    m.def("unit_vectors", py_unit_vectors, nb::arg("vectors"), nb::arg("threads"));
+    m.def("all_products", py_all_products, nb::arg("table"), nb::arg("vectors"), nb::arg("threads"));
     m.def("encode_vectors", py_encode_vectors, nb::arg("vectors"), nb::arg("threads"));
     m.def("search_lists", py_search_lists, nb::arg("middles"), nb::arg("middle_steps"), nb::arg("begin"), nb::arg("names"), nb::arg("vectors"),
           nb::arg("codes"), nb::arg("steps"), nb::arg("queries"), nb::arg("n_read"), nb::arg("k"), nb::arg("ordered"), nb::arg("threads"));

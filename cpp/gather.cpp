@@ -53,6 +53,13 @@ void gather_dot(const PairsView& pairs, const float* table, const float* offset,
     });
 }
 
+void all_products(const float* table, std::int64_t rows, const float* vectors, std::int64_t n, std::int64_t d, float* out, int threads) {
+    parallel_for((n + vectors_at_once - 1) / vectors_at_once, threads, [&](std::int64_t block, int) {
+        for (std::int64_t i = block * vectors_at_once; i < std::min(n, (block + 1) * vectors_at_once); ++i)
+            dots(vectors + i * d, d, rows, [&](std::int64_t row) { return table + row * d; }, out + i * rows);
+    });
+}
+
 void gather_dot_back(const PairsView& pairs, const float* table, const float* gradients, std::int64_t n_vectors, std::int64_t d,
                      float* d_vectors, int threads) {
     const auto add_scaled = hot().add_scaled;

@@ -33,6 +33,9 @@ struct PairsView {
 // out[place] = table[row] · vectors[place / width] + offset[row]; places without a pair are left alone.
 void gather_dot(const PairsView& pairs, const float* table, const float* offset, const float* vectors, std::int64_t d, float* out, int threads);
 
+// out (n, rows) = every vector (n, d) times every row of a table (rows, d), each vector by itself.
+void all_products(const float* table, std::int64_t rows, const float* vectors, std::int64_t n, std::int64_t d, float* out, int threads);
+
 // d_vectors (vectors, d) = what the gradients (vectors, width) of the products say about the vectors.
 void gather_dot_back(const PairsView& pairs, const float* table, const float* gradients, std::int64_t n_vectors, std::int64_t d,
                      float* d_vectors, int threads);

@@ -19,9 +19,14 @@ constexpr std::int64_t vectors_ahead = 4;      // that are asked for before they
 // Rounding to steps moves products a little: so many more than k are looked at again.
 std::int64_t n_candidates(std::int64_t k) { return k + k / 8 + 16; }
 
-float encode(const float* vector, std::int64_t width, std::int8_t* code) {
+float largest_of(const float* vector, std::int64_t width) {
     float largest = 0;
     for (std::int64_t j = 0; j < width; ++j) largest = std::max(largest, std::abs(vector[j]));
+    return largest;
+}
+
+float encode(const float* vector, std::int64_t width, std::int8_t* code) {
+    const float largest = largest_of(vector, width);
     const float step = largest / 127;
     std::fill(code, code + code_width(width), std::int8_t{0});
     // In numbers too small for a step of their own there is nothing to compare.
@@ -42,6 +47,19 @@ void compare(const std::int8_t* query, const Codes& codes, std::int64_t first, s
 }
 
 }  // namespace
+
+void unit_vectors(const float* vectors, std::int64_t n, std::int64_t width, float* out, int threads) {
+    parallel_for((n + vectors_at_once - 1) / vectors_at_once, threads, [&](std::int64_t block, int) {
+        for (std::int64_t i = block * vectors_at_once; i < std::min(n, (block + 1) * vectors_at_once); ++i) {
+            const float* vector = vectors + i * width;
+            float* unit = out + i * width;
+            const float largest = largest_of(vector, width), whole = largest > 0 ? largest : 1.0f;
+            for (std::int64_t j = 0; j < width; ++j) unit[j] = vector[j] / whole;  // squares of small numbers would vanish
+            const float length = std::sqrt(hot().dot(unit, unit, width)), divisor = length > 0 ? length : 1.0f;
+            for (std::int64_t j = 0; j < width; ++j) unit[j] /= divisor;
+        }
+    });
+}
 
 void encode_vectors(const float* vectors, std::int64_t n, std::int64_t width, std::int8_t* codes, float* steps, int threads) {
     parallel_for((n + vectors_at_once - 1) / vectors_at_once, threads, [&](std::int64_t block, int) {

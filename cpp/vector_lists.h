@@ -26,6 +26,9 @@ struct VectorLists {
     Codes codes;                          // (n)
 };
 
+// Vectors (n, width) with length 1; one of zeros stays as it is.
+void unit_vectors(const float* vectors, std::int64_t n, std::int64_t width, float* out, int threads);
+
 // Codes and steps of vectors (n, width).
 void encode_vectors(const float* vectors, std::int64_t n, std::int64_t width, std::int8_t* codes, float* steps, int threads);
 

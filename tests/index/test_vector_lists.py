@@ -66,6 +66,23 @@ def test_against_the_slow_twin(n, width, n_lists, threads):
         assert scores == pytest.approx(products, rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_units_and_products_against_the_slow_twins(threads):
+    random = np.random.default_rng(0)
+    for n, width in ((1, 1), (600, 37), (5, 64), (3, 0), (0, 4)):
+        for scale in (1.0, 1e30, 1e-38, 0.0):
+            vectors = (random.standard_normal((n, width)) * scale).astype(np.float32)
+            exact = vectors.astype(np.float64)
+            lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+            units = native.unit_vectors(vectors, threads)
+            assert units == pytest.approx(exact / np.where(lengths > 0, lengths, 1), rel=1e-5, abs=1e-6)
+            table = random.standard_normal((9, width)).astype(np.float32)
+            products = native.all_products(table, units, threads)
+            assert products == pytest.approx(units.astype(np.float64) @ table.T.astype(np.float64), abs=1e-4)
+            if n:
+                assert np.array_equal(native.all_products(table, units[:1], 1), products[:1])
+
+
 def test_codes_against_the_slow_twin():
     random = np.random.default_rng(0)
     for vectors in (

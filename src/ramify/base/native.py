@@ -315,6 +315,13 @@ def gather_dot(
     return _core.gather_dot(pairs, width, table, offset, vectors, threads)
 
 
+def all_products(table: FloatArray, vectors: FloatArray, threads: int) -> FloatArray:
+    """Products (n, m) of vectors (n, D) with a table (m, D); those of a vector do not depend on the others."""
+    if table.shape[1] != vectors.shape[1]:
+        raise ValueError(f"vectors of width {vectors.shape[1]} for a table of width {table.shape[1]}")
+    return _core.all_products(table, vectors, threads)
+
+
 def gather_dot_back(pairs: Pairs, table: FloatArray, gradients: FloatArray, threads: int) -> FloatArray:
     """Gradients of the vectors (n, D) from those of their products (n, k)."""
     return _core.gather_dot_back(pairs, table, gradients, threads)
@@ -415,6 +422,11 @@ def search_graph(
     if not clusters[0].shape[1] == labels[0].shape[1] == vectors.shape[1]:
         raise ValueError(f"vectors of width {vectors.shape[1]} for weights of another width")
     return _core.search_graph(*graph, *clusters, *labels, log_alpha, beam, width, vectors, k, threads)
+
+
+def unit_vectors(vectors: FloatArray, threads: int) -> FloatArray:
+    """Vectors (n, D) with length 1; one of zeros stays as it is."""
+    return _core.unit_vectors(vectors, threads)
 
 
 def encode_vectors(vectors: FloatArray, threads: int) -> Codes:

@@ -98,7 +98,7 @@ class AnnIndex:
             raise DataError("the vectors of an index have to be finite numbers")
         names = np.arange(n, dtype=np.int32) if names is None else np.ascontiguousarray(names, np.int32)
         method = config.method if config.method != "auto" else "flat" if n <= FEW else "ivf"
-        vectors = of_metric(vectors, config.metric)
+        vectors = of_metric(vectors, config.metric, threads)
         stored: FaissVectors | VectorLists
         if method == "ivf":
             n_lists = min(n, config.lists or 2 ** round(math.log2(2 * math.sqrt(n))))
@@ -119,7 +119,7 @@ class AnnIndex:
         """Search as widely as the wanted recall asks for; `names` are still the numbers of the vectors."""
         asked = vectors if queries is None else queries
         sample = np.random.default_rng(seed).permutation(len(asked))[:SAMPLE]
-        asked = of_metric(asked[np.sort(sample)], self.metric)
+        asked = of_metric(asked[np.sort(sample)], self.metric, threads)
         place = len(vectors) - k
         blocks = [asked[start : start + ROWS_AT_ONCE] for start in range(0, len(asked), ROWS_AT_ONCE)]
         with blas_threads(1):  # what is chosen here must not depend on how products are shared out
@@ -174,7 +174,7 @@ class AnnIndex:
 
         Best first, unless whoever asks does not mind: that takes a little less time.
         """
-        queries = of_metric(queries, self.metric)
+        queries = of_metric(queries, self.metric, threads)
         return self._stored.search(queries, self.names, k, self.effort, threads, ordered=ordered)
 
     # ---- files ----
@@ -228,12 +228,7 @@ def _method_of(info: Any) -> str:
     return method
 
 
-def of_metric(vectors: FloatArray, metric: str) -> FloatArray:
+def of_metric(vectors: FloatArray, metric: str, threads: int) -> FloatArray:
     """Vectors (n, D) whose inner products are the similarities."""
     vectors = np.ascontiguousarray(vectors, np.float32)
-    if metric == "product":
-        return vectors
-    largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0)  # squares of small numbers would vanish
-    vectors = np.asarray(vectors / np.where(largest > 0, largest, 1), np.float32)
-    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
-    return np.ascontiguousarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
+    return vectors if metric == "product" else native.unit_vectors(vectors, threads)

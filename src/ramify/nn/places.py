@@ -59,7 +59,7 @@ class LabelPlaces:
             seed=seed,
             threads=threads,
         )
-        return cls(index, names[often], of_metric(places[often], config.metric))
+        return cls(index, names[often], of_metric(places[often], config.metric, threads))
 
     def __len__(self) -> int:
         return len(self.index) + len(self.frequent)
@@ -70,15 +70,10 @@ class LabelPlaces:
         ids, near = self.index.search(vectors, k - n_frequent, threads, ordered=False)
         if n_frequent == 0:
             return ids, near
-        lists = np.ascontiguousarray(np.broadcast_to(np.arange(n_frequent, dtype=np.int32), (len(vectors), n_frequent)))
-        often = list_products(
-            np.ascontiguousarray(self.vectors[:n_frequent]),
-            np.zeros(n_frequent, np.float32),
-            lists,
-            of_metric(vectors, self.index.metric),
-            threads,
-        )
-        return np.hstack([self.frequent[lists], ids]), np.hstack([often, near])
+        often = native.all_products(self.vectors[:n_frequent], of_metric(vectors, self.index.metric, threads), threads)
+        frequent = np.empty(often.shape, np.int32)
+        frequent[:] = self.frequent[:n_frequent]
+        return np.concatenate([frequent, ids], axis=1), np.concatenate([often, near], axis=1)
 
     # ---- files ----
 

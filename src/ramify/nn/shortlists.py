@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from ramify.base import native
 from ramify.base.ranking import Ranking
@@ -32,8 +33,7 @@ BETAS = (0.0, 0.01, 0.02, 0.03, *(round(0.05 * i, 2) for i in range(1, 21)))
 
 def chances(ids: IntArray, logits: FloatArray) -> FloatArray:
     """σ of logits (n, k); 0 where a list has ended."""
-    with np.errstate(over="ignore"):
-        return np.where(ids >= 0, 1 / (1 + np.exp(-logits)), np.float32(0))
+    return np.where(ids >= 0, expit(logits), np.float32(0))
 
 
 def row_share(values: FloatArray) -> FloatArray:
