@@ -5,8 +5,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "dots.h"
 #include "grouped.h"
-#include "isa.h"
 #include "parallel.h"
 
 namespace ramify {
@@ -58,8 +58,12 @@ public:
             for (std::int32_t piece = level.first_piece[p]; piece < level.first_piece[p + 1]; ++piece) {
                 const std::int64_t first = level.pieces[static_cast<std::size_t>(piece)];
                 const std::int64_t n = level.pieces[static_cast<std::size_t>(piece) + 1] - first;
-                if (level.n_dense > 0)
-                    for (std::int64_t j = 0; j < n; ++j) sums[j] += hot().dot(level.dense + (first + j) * level.n_dense, dense, level.n_dense);
+                for (std::int64_t j = 0; level.n_dense > 0 && j < n; j += 4) {
+                    float products[4];
+                    const std::int64_t count = std::min<std::int64_t>(4, n - j);
+                    dots(dense, level.n_dense, count, [&](std::int64_t i) { return level.dense + (first + j + i) * level.n_dense; }, products);
+                    for (std::int64_t i = 0; i < count; ++i) sums[j + i] += products[i];
+                }
                 combine(level, are_labels, parent.score, sums, n);
                 found(first, sums, n);
                 sums += room(n);

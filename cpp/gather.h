@@ -41,7 +41,8 @@ void gather_dot_back(const PairsView& pairs, const float* table, const float* gr
                      float* d_vectors, int threads);
 
 // One step of Adam for the table rows in use: the gradient of a row is Σ gradient · vector over its pairs, that of its
-// offset (null: none) Σ gradient. Moments lie at slots[i] of first and second (slots, d + 1); they rest while their row is not used.
+// offset (null: none) Σ gradient. Moments lie at slots[i] of first and second (slots, d + 1); they rest while their row is not
+// used, which it is not either where all of its gradients are 0.
 void row_adam(const PairsView& pairs, const float* gradients, const float* vectors, std::int64_t d, float* table, float* offset,
               const std::int64_t* slots, float* first, float* second, const AdamOptions& options, int threads);
 

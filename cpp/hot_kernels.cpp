@@ -165,10 +165,10 @@ inline float sum_of(F8 low, F8 high) {
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-// Products of eight numbers, those before `first` left out; -8 ... 8.
+// Products of eight numbers, those before `first` left out.
 inline F8 last_products(F8 a, F8 b, std::int64_t first) {
-    static constexpr std::int32_t taken[24] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-    const std::int64_t at = first < 0 ? 16 : first > 8 ? 0 : 8 - first;
+    static constexpr std::int32_t taken[16] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+    const std::int64_t at = first < 0 ? 8 : first > 8 ? 0 : 8 - first;
     I8 mask, bits;
     memcpy(&mask, taken + at, sizeof mask);
     const F8 products = a * b;

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "isa.h"
+#include "dots.h"
 #include "parallel.h"
 #include "topk.h"
 
@@ -264,10 +264,10 @@ void search_graph(const GraphSearch& model, const float* vectors, std::int64_t r
         for (std::int64_t row = block * rows_at_once; row < std::min(rows, (block + 1) * rows_at_once); ++row) {
             const float* vector = vectors + row * d;
             float largest = -std::numeric_limits<float>::infinity();
-            for (std::int64_t c = 0; c < graph.n_clusters; ++c) {
-                const float logit = dot(model.cluster_weights + c * d, vector, d) + model.cluster_offsets[c];
-                order[static_cast<std::size_t>(c)] = logit;
-                largest = std::max(largest, logit);
+            dots(vector, d, graph.n_clusters, [&](std::int64_t c) { return model.cluster_weights + c * d; }, order.data());
+            for (std::size_t c = 0; c < order.size(); ++c) {
+                order[c] += model.cluster_offsets[c];
+                largest = std::max(largest, order[c]);
             }
             double sum = 0;
             for (const float logit : order) sum += std::exp(static_cast<double>(logit) - largest);
@@ -283,10 +283,8 @@ void search_graph(const GraphSearch& model, const float* vectors, std::int64_t r
             std::int64_t i = 0;
             for (int step = 0; step < Steps::n && !(Steps::highest(step) < e.best.cutoff()); ++step)
                 for (; i < e.steps.end(step); ++i) {
-                    if (i + labels_ahead < e.steps.size()) {  // the table is large and read at random
-                        const float* next = model.label_weights + e.steps[i + labels_ahead].id * d;
-                        for (std::int64_t f = 0; f < d; f += 16) __builtin_prefetch(next + f);
-                    }
+                    // The table is large and read at random.
+                    if (i + labels_ahead < e.steps.size()) fetch_ahead(model.label_weights + e.steps[i + labels_ahead].id * d, d);
                     const auto [path, label] = e.steps[i];
                     const float v = dot(model.label_weights + label * d, vector, d) + model.label_offsets[label];
                     const float bound = std::min(v, 0.0f) + path;

@@ -69,7 +69,7 @@ def test_against_the_slow_twin(n, width, n_lists, threads):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_units_and_products_against_the_slow_twins(threads):
     random = np.random.default_rng(0)
-    for n, width in ((1, 1), (600, 37), (5, 64), (3, 0), (0, 4)):
+    for n, width in ((1, 1), (600, 37), (5, 64), (3, 0), (0, 4), *((3, width) for width in (15, 16, 17, 24, 25, 300))):
         for scale in (1.0, 1e30, 1e-38, 0.0):
             vectors = (random.standard_normal((n, width)) * scale).astype(np.float32)
             exact = vectors.astype(np.float64)
@@ -81,6 +81,14 @@ def test_units_and_products_against_the_slow_twins(threads):
             assert products == pytest.approx(units.astype(np.float64) @ table.T.astype(np.float64), abs=1e-4)
             if n:
                 assert np.array_equal(native.all_products(table, units[:1], 1), products[:1])
+
+
+def test_a_number_that_was_counted_is_not_counted_again():
+    for width in range(1, 50):
+        for at in range(width):
+            vectors = np.zeros((1, width), np.float32)
+            vectors[0, at] = np.inf
+            assert np.all(native.all_products(np.ones((5, width), np.float32), vectors, 1) == np.inf)
 
 
 def test_codes_against_the_slow_twin():

@@ -93,6 +93,18 @@ def test_steps_as_a_dense_twin_makes_them(threads):
     assert table.offset == pytest.approx(slow[:, d], abs=1e-4)
 
 
+def test_a_row_without_a_gradient_rests():
+    random = np.random.default_rng(0)
+    table = RowTable(random.standard_normal((6, 20)).astype(np.float32), np.zeros(6, np.float32))
+    lists, vectors = np.array([[0, 1, 2], [1, 2, 3]], np.int32), random.standard_normal((2, 20)).astype(np.float32)
+    pairs = native.group_pairs(lists, 6)
+    for number, gradients in enumerate(([[1, 1, 1], [1, 1, 1]], [[0, 0, 1], [0, -2, 1]]), 1):
+        before = table.weights.copy(), table.offset.copy()
+        table.step(pairs, np.array(gradients, np.float32), vectors, Adam(0.1, number, weight_decay=0.1), 1)
+    moved = (table.weights != before[0]).any(axis=1), table.offset != before[1]
+    assert moved[0].tolist() == moved[1].tolist() == [False, False, True, True, False, False]
+
+
 def test_moments_are_made_for_rows_in_use_only():
     table = RowTable(np.zeros((100_000, 4), np.float32), None)
     lists = np.array([[3, 99_999]], np.int32)

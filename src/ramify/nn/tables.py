@@ -80,7 +80,10 @@ class RowTable:
         return native.gather_dot_back(pairs, self.weights, gradients, threads)
 
     def step(self, pairs: native.Pairs, gradients: FloatArray, vectors: FloatArray, adam: Adam, threads: int) -> None:
-        """Move the rows in use; the gradient of a row is Σ gradient · vector over its pairs."""
+        """Move the rows in use; the gradient of a row is Σ gradient · vector over its pairs.
+
+        A row all of whose pairs have a gradient of 0 is not in use.
+        """
         rows = pairs[0]
         if self._slots is None or self._moments is None:
             self._slots, self._moments = np.full(len(self.weights), -1, np.int64), self._room(0)
