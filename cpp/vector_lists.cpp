@@ -82,7 +82,7 @@ void search_lists(const VectorLists& lists, const float* queries, std::int64_t r
             const float step = encode(query, width, code.data());
             nearest.clear();
             compare(code.data(), lists.middles, 0, lists.n_lists, bytes, [&](float product, std::int32_t c) { nearest.push_back({product, c}); });
-            if (n_read < lists.n_lists) std::nth_element(nearest.begin(), nearest.begin() + n_read, nearest.end(), better);
+            move_best(nearest.data(), lists.n_lists, n_read, steps);
 
             best.clear();
             for (std::int64_t c = 0; c < n_read; ++c) {

@@ -47,7 +47,8 @@ class LightDXML(ShortlistedModel):
         rows, judged = hold_out(labels, self.training.validation, self.seed)
         own = labels[rows]
         encoder = self._start_encoder(points.take(rows), own, self.seed, threads)
-        head = self._start_head(own, encoder.encode(points.take(rows), threads), threads)
+        vectors = encoder.encode(points.take(rows), threads)
+        head = self._start_head(own, vectors, threads)
         learner = CyclicLearner(
             encoder,
             head,
@@ -62,6 +63,7 @@ class LightDXML(ShortlistedModel):
             ann=self.index,
             beta=self.beta,
             rare=self.rare,
+            vectors=vectors,
             seed=self.seed + 1,
             threads=threads,
         )

@@ -22,7 +22,7 @@ class LabelEncoderConfig(Config):
 
     activation: Literal["none", "relu"] = param("none", "'none': an affine map; 'relu': cut at 0 behind it")
     pairs: int | None = param(
-        100_000, "pairs of a point and one of its labels that are looked at each time, at most; None: all", low=1
+        50_000, "pairs of a point and one of its labels that are looked at each time, at most; None: all", low=1
     )
     epochs: int = param(1, "passes over them, each time", low=0)
     rate: float = param(0.001, "learning rate", above=0)

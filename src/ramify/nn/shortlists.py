@@ -199,6 +199,9 @@ class CyclicLearner(ListLearner):
     places : where labels lay the last time; labels without a point are not there
     """
 
+    _vectors: FloatArray | None
+    """Of the points that it learns from, as the encoder sees them before the first pass; nobody else needs them."""
+
     def __init__(
         self,
         *given: Any,
@@ -208,10 +211,12 @@ class CyclicLearner(ListLearner):
         ann: AnnConfig,
         beta: float | None,
         rare: float,
+        vectors: FloatArray,
         seed: int,
         threads: int,
     ) -> None:
         super().__init__(*given, beta=beta, rare=rare, seed=seed, threads=threads)
+        self._vectors = vectors
         self.shortlist, self.relabel_every, self.ann, self.seed = shortlist, relabel_every, ann, seed
         self.labels = LabelEncoder(self.encoder.width, labels)
         self.known = np.flatnonzero(self.counts).astype(np.int32)
@@ -227,7 +232,9 @@ class CyclicLearner(ListLearner):
 
     def place_labels(self, number: int) -> FloatArray:
         """Give the labels places among the points as the encoder sees them now; return the points' vectors (n, D)."""
-        vectors, Y = self.encoder.encode(self.points.take(self.rows), self.threads), self.Y[self.rows]
+        vectors, Y, self._vectors = self._vectors, self.Y[self.rows], None
+        if number or vectors is None:
+            vectors = self.encoder.encode(self.points.take(self.rows), self.threads)
         means = label_means(vectors, Y, self.threads)
         self.labels.train(means, vectors, Y, self.seed + number)
         self.places = LabelPlaces.build(
