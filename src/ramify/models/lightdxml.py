@@ -67,6 +67,7 @@ class LightDXML(ShortlistedModel):
             seed=self.seed + 1,
             threads=threads,
         )
+        del vectors  # the learner drops them after the first pass
         n_looks = self._train(rows, learner, "cycles", seed=self.seed + 2)
         with blas_threads(1):
             learner.place_labels(n_looks)  # where labels lie for the encoder as it is now
