@@ -14,7 +14,7 @@ from ramify.base import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.inputs import Inputs
-from ramify.base.threads import resolve_threads
+from ramify.base.threads import blas_threads, resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
@@ -27,6 +27,7 @@ from ramify.nn.points import Points
 from ramify.nn.shortlists import Judgement, ListLearner, best_beta, chances, row_share
 from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
 from ramify.nn.transformer import Transformer, TransformerEncoder
+from ramify.rank.calibrate import RowCalibrator, fit_row_calibrator
 
 RERANKED = 100
 """Labels of a row that a re-ranker looks at."""
@@ -63,7 +64,8 @@ class Reranker:
 class ShortlistedModel(EncodedModel):
     """Base of models whose search finds the labels near a point; classifiers score them.
 
-    A trained one has `encoder_`, `classifiers_`, `beta_` and perhaps `reranker_`, and what its search needs.
+    A trained one has `encoder_`, `classifiers_`, `beta_`, what its search needs, perhaps `reranker_`, and `chances_`:
+    what labels are ranked by says little of whether a label is right; held-out points do.
     """
 
     shortlist: int = param(300, "labels near a point that its classifiers are trained on and scored for", low=1)
@@ -148,6 +150,14 @@ class ShortlistedModel(EncodedModel):
         self.reranker_ = Reranker(encoder, learner.classifiers(), best_beta(learner.by_beta(), 0.5))
         self._remove_checkpoints("re-ranker")
 
+    def _fit_chances(self, points: Points, Y: Csr, judged: LongArray, threads: int) -> None:
+        """Learn from the held-out points what a score means."""
+        self.chances_: RowCalibrator | None = None
+        if len(judged):
+            ids, scores = self._rank_points(points.take(judged), min(RERANKED, Y.shape[1]), threads)
+            with blas_threads(1):  # what is learned must not depend on how sums are shared out
+                self.chances_ = fit_row_calibrator(scores, native.ranking_hits(ids, Y[judged], threads))
+
     # ---- prediction ----
 
     @abstractmethod
@@ -183,7 +193,8 @@ class ShortlistedModel(EncodedModel):
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         points = self._make_points(inputs)
-        return self._rank_points(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
+        ids, scores = self._rank_points(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
+        return ids, scores if self.chances_ is None else self.chances_(scores)
 
     def _transformers(self) -> list[Transformer]:
         encoders = [self.encoder_] if self.reranker_ is None else [self.encoder_, self.reranker_.encoder]
@@ -240,7 +251,13 @@ class ShortlistedModel(EncodedModel):
             **self._save_points(writer),
             "encoder": self.encoder_.save_to(writer, "encoder_"),
             "search": self._save_search(writer),
-            "ranking": {"beta": self.beta_, "by_beta": self.by_beta_, "by_pass": self.by_pass_, "reranker": again},
+            "ranking": {
+                "beta": self.beta_,
+                "by_beta": self.by_beta_,
+                "by_pass": self.by_pass_,
+                "reranker": again,
+                "chances": self.chances_,
+            },
         }
 
     def _load(self, store: Store, state: Any) -> None:
@@ -250,6 +267,10 @@ class ShortlistedModel(EncodedModel):
         if not (_is_share(ranking.get("beta")) and all(_is_curve(ranking.get(n)) for n in ("by_beta", "by_pass"))):
             raise ModelFormatError(f"the manifest of {store.path} does not say how labels are ranked")
         self.beta_, self.by_beta_, self.by_pass_ = float(ranking["beta"]), ranking["by_beta"], ranking["by_pass"]
+        numbers = ranking.get("chances")
+        if numbers is not None and not _is_curve([numbers]):
+            raise ModelFormatError(f"the manifest of {store.path} does not say what scores mean")
+        self.chances_ = None if numbers is None else RowCalibrator(*(float(x) for x in numbers))
         shape, trained = self._load_points(store, state)
         self.encoder_ = _open_encoder(store, state.get("encoder"), "encoder_", shape, trained)
         self.classifiers_ = self._load_classifiers(store, "classifier", self._load_search(store, search))

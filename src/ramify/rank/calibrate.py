@@ -1,15 +1,20 @@
-"""Score calibration by a shallow decision tree: what share of pairs with such scores is right."""
+"""Score calibration: what share of pairs with such scores is right, by a shallow decision tree or by place in a row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit, logit
 
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, DoubleArray, FloatArray, IntArray
 from ramify.io.store import Store, StoreWriter
+
+BEST = np.float32(1e-6), np.float32(1 - 1e-6)
+"""Bounds of a row's best score: beyond them it says no more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,3 +85,42 @@ def fit_calibrator(features: AnyArray, right: AnyArray, *, depth: int = 5, seed:
         share.astype(np.float32),
         int(tree.max_depth),
     )
+
+
+class RowCalibrator(NamedTuple):
+    """Chances of labels from a row's best score and how far behind it they are; the order in a row stays.
+
+    σ(offset + first · logit(best) - behind · (1 - score / best)) with `first` and `behind` from 0 up.
+    """
+
+    offset: float
+    first: float
+    behind: float
+
+    def __call__(self, scores: FloatArray) -> FloatArray:
+        """Chances (n, k) of scores (n, k) from 0 to 1, best first; -inf, where a row has ended, stays."""
+        best = np.clip(scores[:, :1], *BEST)
+        chances = expit(self.offset + self.first * logit(best) - self.behind * (1 - scores / best))
+        return np.where(scores > -np.inf, chances, scores).astype(np.float32)
+
+
+def fit_row_calibrator(scores: FloatArray, right: AnyArray) -> RowCalibrator | None:
+    """Learn from scores (n, k) of ranked labels and whether each is right (n, k); None if all are, or none is."""
+    there, best = scores > -np.inf, np.clip(scores[:, :1], *BEST)
+    known = right[there].astype(np.float64)
+    if known.sum() in (0, len(known)):
+        return None
+    behind = np.where(there, 1 - scores / best, 0)[there]
+    features = np.stack([np.broadcast_to(logit(best), scores.shape)[there], -behind], axis=1).astype(np.float64)
+    spread = np.maximum(features.std(axis=0), 1e-12)
+    features /= spread
+
+    def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
+        logits = numbers[0] + features @ numbers[1:]
+        away = (expit(logits) - known) / len(known)
+        return float(np.mean(np.logaddexp(0, logits) - known * logits)), np.append(away.sum(), away @ features)
+
+    start = [logit(known.mean()), 0.0, 0.0]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(None, None), (0, None), (0, None)])
+    offset, (first, far) = found.x[0], found.x[1:] / spread
+    return RowCalibrator(float(offset), float(first), float(far))
