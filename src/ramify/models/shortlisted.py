@@ -268,7 +268,7 @@ class ShortlistedModel(EncodedModel):
             raise ModelFormatError(f"the manifest of {store.path} does not say how labels are ranked")
         self.beta_, self.by_beta_, self.by_pass_ = float(ranking["beta"]), ranking["by_beta"], ranking["by_pass"]
         numbers = ranking.get("chances")
-        if numbers is not None and not _is_curve([numbers]):
+        if numbers is not None and not _is_numbers(numbers, 4):
             raise ModelFormatError(f"the manifest of {store.path} does not say what scores mean")
         self.chances_ = None if numbers is None else RowCalibrator(*(float(x) for x in numbers))
         shape, trained = self._load_points(store, state)
@@ -312,6 +312,8 @@ def _is_share(value: Any) -> bool:
 
 
 def _is_curve(rows: Any) -> bool:
-    return isinstance(rows, list) and all(
-        isinstance(row, list) and len(row) == 3 and all(isinstance(x, int | float) for x in row) for row in rows
-    )
+    return isinstance(rows, list) and all(_is_numbers(row, 3) for row in rows)
+
+
+def _is_numbers(row: Any, n: int) -> bool:
+    return isinstance(row, list) and len(row) == n and all(isinstance(x, int | float) for x in row)

@@ -13,8 +13,8 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, DoubleArray, FloatArray, IntArray
 from ramify.io.store import Store, StoreWriter
 
-BEST = np.float32(1e-6), np.float32(1 - 1e-6)
-"""Bounds of a row's best score: beyond them it says no more."""
+INSIDE = np.float32(1e-6), np.float32(1 - 1e-6)
+"""Scores beyond these say no more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,30 +88,38 @@ def fit_calibrator(features: AnyArray, right: AnyArray, *, depth: int = 5, seed:
 
 
 class RowCalibrator(NamedTuple):
-    """Chances of labels from a row's best score and how far behind it they are; the order in a row stays.
+    """Chances of labels from their scores, a row's best one and how far behind it they are; the order in a row stays.
 
-    σ(offset + first · logit(best) - behind · (1 - score / best)) with `first` and `behind` from 0 up.
+    σ(offset + own · logit(score) + best · logit(largest) - behind · (1 - score / largest)), slopes from 0 up.
     """
 
     offset: float
-    first: float
+    own: float
+    best: float
     behind: float
 
     def __call__(self, scores: FloatArray) -> FloatArray:
         """Chances (n, k) of scores (n, k) from 0 to 1, best first; -inf, where a row has ended, stays."""
-        best = np.clip(scores[:, :1], *BEST)
-        chances = expit(self.offset + self.first * logit(best) - self.behind * (1 - scores / best))
+        own, best, ahead = _row_features(scores)
+        chances = expit(self.offset + self.own * own + self.best * best + self.behind * ahead)
         return np.where(scores > -np.inf, chances, scores).astype(np.float32)
+
+
+def _row_features(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Logits (n, k) of scores and (n, 1) of each row's best, and minus how far (n, k) the ones are behind the other."""
+    inside = np.clip(scores, *INSIDE)
+    best = inside[:, :1]
+    return logit(inside), logit(best), inside / best - 1
 
 
 def fit_row_calibrator(scores: FloatArray, right: AnyArray) -> RowCalibrator | None:
     """Learn from scores (n, k) of ranked labels and whether each is right (n, k); None if all are, or none is."""
-    there, best = scores > -np.inf, np.clip(scores[:, :1], *BEST)
+    there = scores > -np.inf
     known = right[there].astype(np.float64)
     if known.sum() in (0, len(known)):
         return None
-    behind = np.where(there, 1 - scores / best, 0)[there]
-    features = np.stack([np.broadcast_to(logit(best), scores.shape)[there], -behind], axis=1).astype(np.float64)
+    parts = [np.broadcast_to(part, scores.shape)[there] for part in _row_features(scores)]
+    features = np.stack(parts, axis=1).astype(np.float64)
     spread = np.maximum(features.std(axis=0), 1e-12)
     features /= spread
 
@@ -120,7 +128,6 @@ def fit_row_calibrator(scores: FloatArray, right: AnyArray) -> RowCalibrator | N
         away = (expit(logits) - known) / len(known)
         return float(np.mean(np.logaddexp(0, logits) - known * logits)), np.append(away.sum(), away @ features)
 
-    start = [logit(known.mean()), 0.0, 0.0]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(None, None), (0, None), (0, None)])
-    offset, (first, far) = found.x[0], found.x[1:] / spread
-    return RowCalibrator(float(offset), float(first), float(far))
+    start, bounds = [logit(known.mean()), 0.0, 0.0, 0.0], [(None, None), *[(0, None)] * 3]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return RowCalibrator(float(found.x[0]), *(float(slope) for slope in found.x[1:] / spread))
