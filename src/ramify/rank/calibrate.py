@@ -102,14 +102,14 @@ class RowCalibrator(NamedTuple):
         """Chances (n, k) of scores (n, k) from 0 to 1, best first; -inf, where a row has ended, stays."""
         own, best, ahead = _row_features(scores)
         chances = expit(self.offset + self.own * own + self.best * best + self.behind * ahead)
-        return np.where(scores > -np.inf, chances, scores).astype(np.float32)
+        return np.where(scores > -np.inf, chances, scores).astype(np.float32, copy=False)
 
 
 def _row_features(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Logits (n, k) of scores and (n, 1) of each row's best, and minus how far (n, k) the ones are behind the other."""
-    inside = np.clip(scores, *INSIDE)
-    best = inside[:, :1]
-    return logit(inside), logit(best), inside / best - 1
+    inside = np.minimum(np.maximum(scores, INSIDE[0]), INSIDE[1])
+    own = logit(inside)
+    return own, own[:, :1], inside / inside[:, :1] - 1
 
 
 def fit_row_calibrator(scores: FloatArray, right: AnyArray) -> RowCalibrator | None:
