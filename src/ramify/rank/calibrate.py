@@ -109,7 +109,7 @@ def _row_features(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArra
     """Logits (n, k) of scores and (n, 1) of each row's best, and minus how far (n, k) the ones are behind the other."""
     inside = np.minimum(np.maximum(scores, INSIDE[0]), INSIDE[1])
     own = logit(inside)
-    return own, own[:, :1], inside / inside[:, :1] - 1
+    return own, own[:, :1], inside / inside[:, :1] - np.float32(1)
 
 
 def fit_row_calibrator(scores: FloatArray, right: AnyArray) -> RowCalibrator | None:
