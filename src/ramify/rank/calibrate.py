@@ -107,8 +107,8 @@ class RowCalibrator(NamedTuple):
 
 def _row_features(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Logits (n, k) of scores and (n, 1) of each row's best, and minus how far (n, k) the ones are behind the other."""
-    inside = np.minimum(np.maximum(scores, INSIDE[0]), INSIDE[1])
-    own = logit(inside)
+    inside: FloatArray = np.minimum(np.maximum(scores, INSIDE[0]), INSIDE[1])
+    own: FloatArray = logit(inside)
     return own, own[:, :1], inside / inside[:, :1] - np.float32(1)
 
 
