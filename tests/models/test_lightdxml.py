@@ -138,9 +138,9 @@ def test_options(options, data):
     assert model.beta_ == options.get("beta", model.beta_)
 
 
-@pytest.mark.parametrize("method", ["ivf", "hnsw"])
-def test_other_indices(method, data, tmp_path):
-    model = small(ramify.LightDXML, index=AnnConfig(method=method, recall=0.8)).fit(*data)
+@pytest.mark.parametrize(("method", "rescore"), [("ivf", True), ("ivf", False), ("hnsw", True)])
+def test_other_indices(method, rescore, data, tmp_path):
+    model = small(ramify.LightDXML, index=AnnConfig(method=method, rescore=rescore, recall=0.8)).fit(*data)
     assert model.report()["index"][1][1] == method
     model.save(tmp_path / "m")
     opened = ramify.load(tmp_path / "m")
@@ -204,6 +204,7 @@ def test_damaged_manifests_are_refused(model, tmp_path):
         {"ranking": {**whole["state"]["model"]["ranking"], "beta": 7}},
         {"ranking": {**whole["state"]["model"]["ranking"], "by_beta": [[1]]}},
         {"ranking": {**whole["state"]["model"]["ranking"], "reranker": 5}},
+        {"ranking": {**whole["state"]["model"]["ranking"], "chances": [1, 2]}},
         {"encoder": {}},
         {"search": {}},
         {"search": None},

@@ -99,8 +99,8 @@ class VectorLists:
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> VectorLists:
         """Make what `to_arrays` took apart, if the arrays fit together."""
         middles, middle_steps, begin, vectors, codes, steps = (arrays[name] for name in ARRAYS)
-        n, width = len(steps), vectors.shape[1] if vectors.ndim == 2 else 0
-        n_vectors = n if len(vectors) else 0
+        n, width = steps.size, vectors.shape[1] if vectors.ndim == 2 else 0
+        n_vectors = n if vectors.size else 0
         n_lists, bytes_each = begin.size - 1, -(-width // 32) * 32
         shapes = (n_lists, bytes_each), (n_lists,), (n_lists + 1,), (n_vectors, width), (n, bytes_each), (n,)
         fits = all(
