@@ -142,11 +142,6 @@ public:
         items_.resize(static_cast<std::size_t>(topk(items_.data(), static_cast<std::int64_t>(items_.size()), k_)));
         return items_;
     }
-    // The best in any order.
-    std::vector<Scored>& finish_unordered() {
-        if (static_cast<std::int64_t>(items_.size()) > k_) cut();
-        return items_;
-    }
 
 private:
     void cut() {

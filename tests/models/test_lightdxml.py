@@ -204,7 +204,7 @@ def test_damaged_manifests_are_refused(model, tmp_path):
         {"ranking": {**whole["state"]["model"]["ranking"], "beta": 7}},
         {"ranking": {**whole["state"]["model"]["ranking"], "by_beta": [[1]]}},
         {"ranking": {**whole["state"]["model"]["ranking"], "reranker": 5}},
-        {"ranking": {**whole["state"]["model"]["ranking"], "chances": [1, 2]}},
+        {"ranking": {**whole["state"]["model"]["ranking"], "calibrator": [1, 2]}},
         {"encoder": {}},
         {"search": {}},
         {"search": None},

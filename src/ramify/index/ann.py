@@ -107,16 +107,22 @@ class AnnIndex:
         else:
             order = np.arange(n)
             stored = FaissVectors.build(vectors, config.links if method == "hnsw" else None, config.build_width)
-        made = cls(stored, order.astype(np.int32), config.metric, 0, 1.0)
+        made = cls(stored, np.ascontiguousarray(names[order]), config.metric, 0, 1.0)
         if method != "flat":
-            made._tune(vectors, config, min(k, n), queries, seed, threads)
-        made.names = np.ascontiguousarray(names[order])
+            made._tune(vectors, order.astype(np.int32), config, min(k, n), queries, seed, threads)
         return made
 
     def _tune(
-        self, vectors: FloatArray, config: AnnConfig, k: int, queries: FloatArray | None, seed: int, threads: int
+        self,
+        vectors: FloatArray,
+        order: IntArray,
+        config: AnnConfig,
+        k: int,
+        queries: FloatArray | None,
+        seed: int,
+        threads: int,
     ) -> None:
-        """Search as widely as the wanted recall asks for; `names` are still the numbers of the vectors."""
+        """Search as widely as the wanted recall asks for; `order` (n,) says which vector is stored where."""
         asked = vectors if queries is None else queries
         sample = np.random.default_rng(seed).permutation(len(asked))[:SAMPLE]
         asked = of_metric(asked[np.sort(sample)], self.metric, threads)
@@ -127,7 +133,7 @@ class AnnIndex:
         worst -= 1e-5 * np.maximum(1e-5, np.abs(worst))  # as near as this is near enough
 
         def measured(effort: int) -> float:
-            found, _ = self._stored.search(asked, self.names, k, effort, threads)
+            found, _ = self._stored.search(asked, order, k, effort, threads)
             pairs = native.group_pairs(found, len(vectors))
             products = native.gather_dot(pairs, k, vectors, np.zeros(len(vectors), np.float32), asked, threads)
             near = (found >= 0) & (products >= worst[:, None])
@@ -174,7 +180,12 @@ class AnnIndex:
 
         Best first, unless whoever asks does not mind: that takes a little less time.
         """
-        queries = of_metric(queries, self.metric, threads)
+        return self.search_alike(of_metric(queries, self.metric, threads), k, threads, ordered=ordered)
+
+    def search_alike(
+        self, queries: FloatArray, k: int, threads: int, *, ordered: bool = True
+    ) -> tuple[IntArray, FloatArray]:
+        """Do the same for queries that `of_metric` has seen already."""
         return self._stored.search(queries, self.names, k, self.effort, threads, ordered=ordered)
 
     # ---- files ----

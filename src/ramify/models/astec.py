@@ -95,7 +95,7 @@ class Astec(ShortlistedModel):
         self.classifiers_, self.by_pass_ = learner.classifiers(), learner.curve
         self._set_beta(learner.by_beta())
         self._fit_reranker(points, labels, rows, judged, threads)
-        self._fit_chances(points, labels, judged, threads)
+        self._fit_calibrator(points, labels, judged, threads)
         self._remove_checkpoints("clusters of labels", "classifiers")
 
     def _fit_surrogate(self, points: Points, Y: Csr, rows: LongArray, judged: LongArray, threads: int) -> Encoder:

@@ -76,7 +76,7 @@ class LightDXML(ShortlistedModel):
         self.by_pass_ = learner.curve
         self._set_beta(learner.by_beta())
         self._fit_reranker(points, labels, rows, judged, threads)
-        self._fit_chances(points, labels, judged, threads)
+        self._fit_calibrator(points, labels, judged, threads)
         self._remove_checkpoints("cycles")
 
     def _near(self, points: Points, k: int, threads: int) -> tuple[IntArray, FloatArray, FloatArray]:

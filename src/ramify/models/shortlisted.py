@@ -64,7 +64,7 @@ class Reranker:
 class ShortlistedModel(EncodedModel):
     """Base of models whose search finds the labels near a point; classifiers score them.
 
-    A trained one has `encoder_`, `classifiers_`, `beta_`, what its search needs, perhaps `reranker_`, and `chances_`:
+    A trained one has `encoder_`, `classifiers_`, `beta_`, what its search needs, perhaps `reranker_` and `calibrator_`:
     what labels are ranked by says little of whether a label is right; held-out points do.
     """
 
@@ -150,13 +150,13 @@ class ShortlistedModel(EncodedModel):
         self.reranker_ = Reranker(encoder, learner.classifiers(), best_beta(learner.by_beta(), 0.5))
         self._remove_checkpoints("re-ranker")
 
-    def _fit_chances(self, points: Points, Y: Csr, judged: LongArray, threads: int) -> None:
+    def _fit_calibrator(self, points: Points, Y: Csr, judged: LongArray, threads: int) -> None:
         """Learn from the held-out points what a score means."""
-        self.chances_: RowCalibrator | None = None
+        self.calibrator_: RowCalibrator | None = None
         if len(judged):
             ids, scores = self._rank_points(points.take(judged), min(RERANKED, Y.shape[1]), threads)
             with blas_threads(1):  # what is learned must not depend on how sums are shared out
-                self.chances_ = fit_row_calibrator(scores, native.ranking_hits(ids, Y[judged], threads))
+                self.calibrator_ = fit_row_calibrator(scores, native.ranking_hits(ids, Y[judged], threads))
 
     # ---- prediction ----
 
@@ -194,7 +194,7 @@ class ShortlistedModel(EncodedModel):
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         points = self._make_points(inputs)
         ids, scores = self._rank_points(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
-        return ids, scores if self.chances_ is None else self.chances_(scores)
+        return ids, scores if self.calibrator_ is None else self.calibrator_(scores)
 
     def _transformers(self) -> list[Transformer]:
         encoders = [self.encoder_] if self.reranker_ is None else [self.encoder_, self.reranker_.encoder]
@@ -256,7 +256,7 @@ class ShortlistedModel(EncodedModel):
                 "by_beta": self.by_beta_,
                 "by_pass": self.by_pass_,
                 "reranker": again,
-                "chances": self.chances_,
+                "calibrator": self.calibrator_,
             },
         }
 
@@ -267,10 +267,10 @@ class ShortlistedModel(EncodedModel):
         if not (_is_share(ranking.get("beta")) and all(_is_curve(ranking.get(n)) for n in ("by_beta", "by_pass"))):
             raise ModelFormatError(f"the manifest of {store.path} does not say how labels are ranked")
         self.beta_, self.by_beta_, self.by_pass_ = float(ranking["beta"]), ranking["by_beta"], ranking["by_pass"]
-        numbers = ranking.get("chances")
+        numbers = ranking.get("calibrator")
         if numbers is not None and not _is_numbers(numbers, 4):
             raise ModelFormatError(f"the manifest of {store.path} does not say what scores mean")
-        self.chances_ = None if numbers is None else RowCalibrator(*(float(x) for x in numbers))
+        self.calibrator_ = None if numbers is None else RowCalibrator(*(float(x) for x in numbers))
         shape, trained = self._load_points(store, state)
         self.encoder_ = _open_encoder(store, state.get("encoder"), "encoder_", shape, trained)
         self.classifiers_ = self._load_classifiers(store, "classifier", self._load_search(store, search))

@@ -67,10 +67,11 @@ class LabelPlaces:
     def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones and the nearest others."""
         n_frequent = min(len(self.frequent), k // 4)
-        ids, near = self.index.search(vectors, k - n_frequent, threads, ordered=False)
+        queries = of_metric(vectors, self.index.metric, threads)
+        ids, near = self.index.search_alike(queries, k - n_frequent, threads, ordered=False)
         if n_frequent == 0:
             return ids, near
-        often = native.all_products(self.vectors[:n_frequent], of_metric(vectors, self.index.metric, threads), threads)
+        often = native.all_products(self.vectors[:n_frequent], queries, threads)
         frequent = np.empty(often.shape, np.int32)
         frequent[:] = self.frequent[:n_frequent]
         return np.concatenate([frequent, ids], axis=1), np.concatenate([often, near], axis=1)
