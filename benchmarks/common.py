@@ -48,11 +48,11 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
 
 def print_machine() -> None:
     """Say what the figures were measured on."""
-    from ramify.base import native
+    from ramify import native
 
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         "",
     )
     print(f"{platform.python_implementation()} {platform.python_version()}, {model or platform.machine()}, "
-          f"{os.cpu_count()} cores, {native.isa()}\n")  # fmt: skip
+          f"{os.cpu_count()} cores, {native.matrix.isa()}\n")  # fmt: skip

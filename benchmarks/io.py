@@ -37,7 +37,7 @@ RAMIFY = (
     COMMON
     + """
 import ramify.io.formats
-from ramify.base import native
+from ramify import native
 def read(name):
     data = ramify.io.formats.read(name, threads=threads)
     return data.X, data.Y

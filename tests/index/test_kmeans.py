@@ -7,7 +7,7 @@ import pytest
 import reference
 from scipy import sparse
 
-from ramify.base import native
+from ramify import native
 from ramify.index.kmeans import TreeConfig, build_tree
 
 pytestmark = pytest.mark.native
@@ -37,7 +37,7 @@ def together(tree, topics):
 
 def test_halves_as_in_the_slow_twin():
     Z = vectors(n=64)
-    order = native.balanced_halves(Z, 1, True, 50, 0.0, 5, 1)
+    order = native.linear.balanced_2means(Z, 1, True, 50, 0.0, 5, 1)
     left = set(order[:32].tolist())
     # Whatever the two members that the native code started from, some start of the twin ends in the same halves.
     dense = Z.toarray().astype(np.float64)
@@ -102,7 +102,7 @@ def test_shapes_of_trees():
 @pytest.mark.parametrize("spherical", [True, False])
 def test_kmeans_finds_topics(balanced, spherical):
     Z = vectors(n=240)
-    found = np.stack([native.kmeans(Z, 8, balanced, spherical, 50, 0.0, seed, 2) for seed in range(5)])
+    found = np.stack([native.linear.kmeans(Z, 8, balanced, spherical, 50, 0.0, seed, 2) for seed in range(5)])
     sizes = np.stack([np.bincount(row, minlength=8) for row in found])
     if balanced:
         assert sizes.max() <= 30
@@ -115,7 +115,7 @@ def test_kmeans_finds_topics(balanced, spherical):
 def test_a_settled_kmeans_is_a_fixed_point():
     """Every label is in the cluster whose centre is nearest, and centres are what their members say."""
     Z = vectors(n=150, seed=3)
-    cluster = native.kmeans(Z, 6, False, True, 200, 0.0, 1, 1)
+    cluster = native.linear.kmeans(Z, 6, False, True, 200, 0.0, 1, 1)
     dense = Z.toarray().astype(np.float64)
     used = np.unique(cluster)
     centres = np.stack([dense[cluster == c].sum(axis=0) for c in used])
@@ -171,9 +171,9 @@ def test_largest_entries(n):
     random = np.random.default_rng(0)
     matrix = sparse.random(50, 40, 0.3, "csr", np.float32, random, data_rvs=lambda k: random.integers(-4, 5, k))
     for threads in (1, 3):
-        cut = native.largest_entries(matrix, n, threads)
+        cut = native.matrix.largest_entries(matrix, n, threads)
         assert cut.has_sorted_indices
         assert (cut != reference.largest_entries(matrix, n)).nnz == 0
     wide = matrix.copy()
     wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
-    assert (native.largest_entries(wide, n, 1) != cut).nnz == 0
+    assert (native.matrix.largest_entries(wide, n, 1) != cut).nnz == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import ramify
-from ramify.base import native
+from ramify import native
 from ramify.base.sparse import as_csr
 from ramify.labels.representations import normalize_rows, pifa, pifa_with_features, pii, spectral
 
@@ -34,11 +34,11 @@ def test_products_equal_scipys(seed, shape, density, index_types, threads):
     rng = np.random.default_rng(seed)
     m, p, q = shape
     a, b = random_csr(rng, m, p, density, index_types[0]), random_csr(rng, p, q, density, index_types[1])
-    found = native.spmm(a, b, threads)
+    found = native.matrix.spmm(a, b, threads)
     assert found.has_canonical_format
     assert np.allclose(found.toarray(), (a @ b).toarray(), rtol=1e-5, atol=1e-6)
     dense = rng.standard_normal((p, q)).astype(np.float32)
-    assert np.allclose(native.spmm_dense(a, dense, threads), a @ dense, rtol=1e-4, atol=1e-5)
+    assert np.allclose(native.matrix.spmm_dense(a, dense, threads), a @ dense, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.native
@@ -46,13 +46,13 @@ def test_products_have_the_same_bits_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     a, b = random_csr(rng, 3000, 500, 0.02), random_csr(rng, 500, 2000, 0.03)
     dense = rng.standard_normal((500, 70)).astype(np.float32)
-    first = native.spmm(a, b, 1), native.spmm_dense(a, dense, 1)
+    first = native.matrix.spmm(a, b, 1), native.matrix.spmm_dense(a, dense, 1)
     for threads in (2, 7):
-        again = native.spmm(a, b, threads)
+        again = native.matrix.spmm(a, b, threads)
         assert all(np.array_equal(getattr(again, x), getattr(first[0], x)) for x in ("indptr", "indices", "data"))
-        assert np.array_equal(native.spmm_dense(a, dense, threads), first[1])
+        assert np.array_equal(native.matrix.spmm_dense(a, dense, threads), first[1])
     with pytest.raises(ValueError, match="do not fit"):
-        native.spmm(a, a, 1)
+        native.matrix.spmm(a, a, 1)
 
 
 @pytest.fixture

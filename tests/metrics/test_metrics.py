@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import ramify
-from ramify.base import native
+from ramify import native
 from ramify.metrics import FAMILIES, LabelCounts, inverse_propensity
 from ramify.metrics.ranking import frequency_deciles
 
@@ -99,7 +99,7 @@ def cases(draw):
 def test_equals_the_slow_twin(case, index_type, threads):
     ids, truth, weights = case
     truth.indptr, truth.indices = truth.indptr.astype(index_type), truth.indices.astype(index_type)
-    assert np.array_equal(native.ranking_hits(ids, truth, threads), reference.hits(ids, truth))
+    assert np.array_equal(native.matrix.ranking_hits(ids, truth, threads), reference.hits(ids, truth))
     ks = [1, 2, 5, 40]
     from ramify.metrics.ranking import ranking_metrics
 
@@ -131,7 +131,7 @@ def test_topk_equals_the_slow_twin(seed, k, index_type):
     scores = sparse.random(20, 30, 0.3, format="csr", random_state=seed % 1000, dtype=np.float32)
     scores.data = rng.integers(-3, 3, scores.nnz).astype(np.float32)  # many ties
     scores.indptr, scores.indices = scores.indptr.astype(index_type), scores.indices.astype(index_type)
-    ids, best = native.csr_topk(scores, k, 2)
+    ids, best = native.matrix.csr_topk(scores, k, 2)
     expected = reference.topk(scores, k)
     assert np.array_equal(ids, expected[0])
     assert np.array_equal(best, expected[1])

@@ -7,8 +7,8 @@ import pytest
 from neural import logit_gradients
 from scipy import sparse
 
-from ramify.base import native
-from ramify.index.graph import LabelGraph
+from ramify import native
+from ramify.index.label_graph import LabelGraph
 from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached
 from ramify.nn.tables import Adam
 
@@ -143,7 +143,7 @@ def test_every_label_of_a_point_is_reached_in_training():
         head, vectors, Y = problem(2, seed, beam=1)
         logits = (vectors @ head.cluster_weights.values.T).astype(np.float32)
         truth = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), head.parents(1)[Y.indices]
-        found = native.explore(head.graph.arrays, 23, np.minimum(logits, 0), logits, 1, 4, truth, 2)
+        found = native.neural.explore_graph(head.graph.arrays, 23, np.minimum(logits, 0), logits, 1, 4, truth, 2)
         assert np.all(found[5] >= 0)
         assert np.all(np.isfinite(found[4]))
 
@@ -198,7 +198,7 @@ def test_a_search_is_a_step_without_its_truth():
     head, vectors, _ = problem(2, 1)
     clusters = head.cluster_weights.values, head.cluster_offset.values
     labels = head.labels.weights, head.labels.offset
-    ids, scores = native.search_graph(head.graph.arrays, clusters, labels, head.log_alpha, 2, 9, vectors, 4, 1)
+    ids, scores = native.neural.search_graph(head.graph.arrays, clusters, labels, head.log_alpha, 2, 9, vectors, 4, 1)
     x = vectors.astype(np.float64)
     _, lists = slow_loss(head, x, sparse.csr_matrix((len(x), 23), dtype=np.float32), *parts(head))
     for i, paths in enumerate(lists):
@@ -209,7 +209,7 @@ def test_a_search_is_a_step_without_its_truth():
         assert ids[i][: len(best)].tolist() == best
         assert scores[i][: len(best)] == pytest.approx([expected[label] for label in best], abs=1e-4)
         assert np.all(ids[i][len(best) :] == -1)
-    one = native.search_graph(head.graph.arrays, clusters, labels, head.log_alpha, 2, 9, vectors[2:3], 4, 1)
+    one = native.neural.search_graph(head.graph.arrays, clusters, labels, head.log_alpha, 2, 9, vectors[2:3], 4, 1)
     assert np.array_equal(one[0][0], ids[2])
     assert np.array_equal(one[1][0], scores[2])
 

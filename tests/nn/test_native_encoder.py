@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from variants import digests
 
-from ramify.base import native
+from ramify import native
 from ramify.nn.native_encoder import native_encoder
 
 torch = pytest.importorskip("torch")
@@ -128,7 +128,7 @@ def test_weights_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="do not fit together"):
         native_encoder(model.config, {**weights, name: weights[name][:, 1:]})
     with pytest.raises(ValueError, match="cannot be shared by 3 heads"):
-        native.TextEncoder(*(np.zeros((4, 20), np.float32),) * 2, (np.ones(20, np.float32),) * 2, 3, 8, 1e-12)
+        native.neural.TextEncoder(*(np.zeros((4, 20), np.float32),) * 2, (np.ones(20, np.float32),) * 2, 3, 8, 1e-12)
 
 
 def test_other_kinds_are_left_to_the_library():
@@ -139,9 +139,9 @@ def test_other_kinds_are_left_to_the_library():
 def test_instruction_sets_agree():
     code = """
 import test_native_encoder as t
-from ramify.base import native
+from ramify import native
 encoder = t.open_native(t.make_model())
-print(native.isa(), ",".join(map(str, encoder.encode(*t.make_texts([5, 30, 40]), False, 1).ravel())))
+print(native.matrix.isa(), ",".join(map(str, encoder.encode(*t.make_texts([5, 30, 40]), False, 1).ravel())))
 """
     found = {name: np.array(line.split(","), float) for name, line in digests(code, Path(__file__).parent).items()}
     assert "baseline" in found

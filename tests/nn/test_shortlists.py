@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ramify.base import native
+from ramify import native
 from ramify.index.ann import AnnConfig
 from ramify.nn.list_head import cross_entropy, with_weights
 from ramify.nn.places import LabelPlaces, list_products
@@ -81,8 +81,8 @@ def test_scores_are_shares_of_the_best_of_a_row():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_best_of_lists(threads):
     ids, scores = np.array([[9, 3, 5, -1]], np.int32), np.array([[0.5, 0.5, 0.9, 7.0]], np.float32)
-    assert native.list_topk(ids, scores, 2, threads)[0].tolist() == [[5, 3]]
-    found, values = native.list_topk(ids, scores, 6, threads)
+    assert native.matrix.list_topk(ids, scores, 2, threads)[0].tolist() == [[5, 3]]
+    found, values = native.matrix.list_topk(ids, scores, 6, threads)
     assert found.tolist() == [[5, 3, 9, -1, -1, -1]]
     assert np.all(np.isneginf(values[0, 3:]))
     random = np.random.default_rng(4)
@@ -90,12 +90,12 @@ def test_the_best_of_lists(threads):
     ids[random.random(ids.shape) < 0.2] = -1
     scores = random.integers(0, 20, ids.shape).astype(np.float32)
     scores[random.random(ids.shape) < 0.1] = np.nan
-    found, values = native.list_topk(ids, scores, 30, threads)
+    found, values = native.matrix.list_topk(ids, scores, 30, threads)
     for row in range(300):
         items = [(np.isnan(s), -np.nan_to_num(s), i) for i, s in zip(ids[row], scores[row], strict=True) if i >= 0]
         assert found[row].tolist() == [i for _, _, i in sorted(items)[:30]]
     with pytest.raises(ValueError, match="asked for"):
-        native.list_topk(ids, scores[:1], 3, threads)
+        native.matrix.list_topk(ids, scores[:1], 3, threads)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -152,14 +152,14 @@ def test_lists_are_ranked_as_the_slow_twin_does(beta, threads):
     vectors[7] = 0
     weights[lists[8]], offset[lists[8]] = 0, -200  # no chance at all: the evidence alone orders them
     for k in (1, 8, 40):
-        ids, scores = native.rank_lists((weights, offset), beta, lists, evidence, vectors, k, threads)
+        ids, scores = native.neural.rank_blended((weights, offset), beta, lists, evidence, vectors, k, threads)
         logits = list_products(weights, offset, lists, vectors, 1)
         shares = row_share(np.where(lists >= 0, evidence, np.float32(0)))
-        expected, wanted = native.list_topk(lists, fused(lists, logits, shares, beta), k, 1)
+        expected, wanted = native.matrix.list_topk(lists, fused(lists, logits, shares, beta), k, 1)
         assert np.mean(ids == expected) > 0.995  # what is equal but for rounding may change places
         assert scores == pytest.approx(wanted, rel=1e-5)
-        one = native.rank_lists((weights, offset), beta, lists[9:10], evidence[9:10], vectors[9:10], k, 1)
+        one = native.neural.rank_blended((weights, offset), beta, lists[9:10], evidence[9:10], vectors[9:10], k, 1)
         assert np.array_equal(one[0][0], ids[9])
         assert np.array_equal(one[1][0], scores[9])
     with pytest.raises(ValueError, match="evidence"):
-        native.rank_lists((weights, offset), beta, lists, evidence[:, 1:], vectors, 3, 1)
+        native.neural.rank_blended((weights, offset), beta, lists, evidence[:, 1:], vectors, 3, 1)

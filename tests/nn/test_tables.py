@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ramify.base import native
+from ramify import native
 from ramify.nn.tables import Adam, DenseParameter, RowTable
 
 pytestmark = pytest.mark.native
@@ -21,13 +21,13 @@ def random_lists(random, n, width, n_rows):
 def test_pairs_are_grouped_by_row():
     random = np.random.default_rng(0)
     lists = random_lists(random, 9, 4, 11)
-    rows, begin, places = native.group_pairs(lists, 11)
+    rows, begin, places = native.neural.group_pairs(lists, 11)
     assert np.all(np.diff(rows) > 0)
     flat = lists.ravel()
     for i, row in enumerate(rows):
         assert places[begin[i] : begin[i + 1]].tolist() == np.flatnonzero(flat == row).tolist()
     assert begin[-1] == (flat >= 0).sum()
-    assert native.group_pairs(np.full((2, 2), -1, np.int32), 5)[0].size == 0
+    assert native.neural.group_pairs(np.full((2, 2), -1, np.int32), 5)[0].size == 0
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -37,14 +37,14 @@ def test_products_and_their_gradients(threads, d):
     table, offset = random.standard_normal((30, d)).astype(np.float32), random.standard_normal(30).astype(np.float32)
     vectors = random.standard_normal((12, d)).astype(np.float32)
     lists = random_lists(random, 12, 8, 30)
-    pairs = native.group_pairs(lists, 30)
-    out = native.gather_dot(pairs, 8, table, offset, vectors, threads)
+    pairs = native.neural.group_pairs(lists, 30)
+    out = native.neural.gather_dot(pairs, 8, table, offset, vectors, threads)
     there = lists >= 0
     expected = np.einsum("ijd,id->ij", table[lists], vectors) + offset[lists]
     assert out[there] == pytest.approx(expected[there], abs=1e-4)
     assert np.all(out[~there] == 0)
     gradients = np.where(there, random.standard_normal(lists.shape), 0).astype(np.float32)
-    back = native.gather_dot_back(pairs, table, gradients, threads)
+    back = native.neural.gather_dot_backward(pairs, table, gradients, threads)
     assert back == pytest.approx(np.einsum("ij,ijd->id", gradients, table[lists] * there[..., None]), abs=1e-4)
 
 
@@ -60,11 +60,11 @@ def test_linear_classifiers_on_lists(threads, index):
     vectors = random.standard_normal((40, 6)).astype(np.float32)
     lists = random_lists(random, 40, 9, 30)
     parts = W.indptr.astype(np.int64), W.indices.astype(np.int32), W.data
-    found = native.score_lists(parts, dense, offset, X, vectors, lists, threads)
+    found = native.linear.score_candidates(parts, dense, offset, X, vectors, lists, threads)
     expected = X @ W.T.toarray() + vectors @ dense.T + offset
     expected = np.where(lists >= 0, np.take_along_axis(expected, np.maximum(lists, 0), 1), 0)
     assert found == pytest.approx(expected, abs=1e-4)
-    one = native.score_lists(parts, dense, offset, X[7], vectors[7:8], lists[7:8], 1)
+    one = native.linear.score_candidates(parts, dense, offset, X[7], vectors[7:8], lists[7:8], 1)
     assert np.array_equal(one[0], found[7])
 
 
@@ -80,7 +80,7 @@ def test_steps_as_a_dense_twin_makes_them(threads):
         lists = random_lists(random, 6, 3, n_rows)
         gradients = np.where(lists >= 0, random.standard_normal(lists.shape), 0).astype(np.float32)
         adam = Adam(0.01, number, weight_decay=0.1)
-        table.step(native.group_pairs(lists, n_rows), gradients, vectors, adam, threads)
+        table.step(native.neural.group_pairs(lists, n_rows), gradients, vectors, adam, threads)
         sums = np.zeros_like(slow)
         for i, j in zip(*np.nonzero(lists >= 0), strict=True):
             sums[lists[i, j]] += gradients[i, j] * np.append(vectors[i], 1.0)
@@ -97,7 +97,7 @@ def test_a_row_without_a_gradient_rests():
     random = np.random.default_rng(0)
     table = RowTable(random.standard_normal((6, 20)).astype(np.float32), np.zeros(6, np.float32))
     lists, vectors = np.array([[0, 1, 2], [1, 2, 3]], np.int32), random.standard_normal((2, 20)).astype(np.float32)
-    pairs = native.group_pairs(lists, 6)
+    pairs = native.neural.group_pairs(lists, 6)
     for number, gradients in enumerate(([[1, 1, 1], [1, 1, 1]], [[0, 0, 1], [0, -2, 1]]), 1):
         before = table.weights.copy(), table.offset.copy()
         table.step(pairs, np.array(gradients, np.float32), vectors, Adam(0.1, number, weight_decay=0.1), 1)
@@ -109,7 +109,11 @@ def test_moments_are_made_for_rows_in_use_only():
     table = RowTable(np.zeros((100_000, 4), np.float32), None)
     lists = np.array([[3, 99_999]], np.int32)
     table.step(
-        native.group_pairs(lists, 100_000), np.ones((1, 2), np.float32), np.ones((1, 4), np.float32), Adam(0.1, 1), 1
+        native.neural.group_pairs(lists, 100_000),
+        np.ones((1, 2), np.float32),
+        np.ones((1, 4), np.float32),
+        Adam(0.1, 1),
+        1,
     )
     assert table._moments is not None
     assert len(table._moments[0]) <= 16

@@ -7,7 +7,7 @@ import pytest
 from neural import logit_gradients
 from scipy import sparse
 
-from ramify.index.graph import LabelGraph
+from ramify.index.label_graph import LabelGraph
 from ramify.nn.graph import Edges, GraphHead, GraphOptions
 from ramify.nn.tables import Adam
 

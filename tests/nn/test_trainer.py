@@ -6,9 +6,10 @@ from neural import Killed, problem
 from scipy import sparse
 
 from ramify import ModelFormatError
+from ramify.base.splits import hold_out
 from ramify.nn.encoder import Bag, BagEncoder
 from ramify.nn.learner import EncoderWithHead
-from ramify.nn.trainer import TrainingConfig, hold_out, train
+from ramify.nn.trainer import TrainingConfig, train
 
 
 def test_held_out_rows_leave_every_label_a_point():

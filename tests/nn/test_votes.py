@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ramify.base import native
+from ramify import native
 
 pytestmark = pytest.mark.native
 
@@ -40,11 +40,11 @@ def test_against_the_slow_twin(share, threads):
     found = (labels, near[0]), (points, near[1])
     of_points = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
     for k in (1, 5, 40):
-        ids, scores = native.merge_votes(*found, of_points, 40, share, k, threads)
+        ids, scores = native.ann.merge_neighbor_labels(*found, of_points, 40, share, k, threads)
         expected, wanted = slow_merge(*found, Y, share, k)
         assert scores == pytest.approx(wanted, rel=1e-5, abs=1e-6)
         assert np.mean(ids == expected) > 0.98  # what is equal but for rounding may change places
-        one = native.merge_votes(*((a[7:8], b[7:8]) for a, b in found), of_points, 40, share, k, 1)
+        one = native.ann.merge_neighbor_labels(*((a[7:8], b[7:8]) for a, b in found), of_points, 40, share, k, 1)
         assert np.array_equal(one[0][0], ids[7])
     with pytest.raises(ValueError, match="points"):
-        native.merge_votes(found[0], (points[1:], near[1][1:]), of_points, 40, share, 3, 1)
+        native.ann.merge_neighbor_labels(found[0], (points[1:], near[1][1:]), of_points, 40, share, 3, 1)

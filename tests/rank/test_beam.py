@@ -12,8 +12,7 @@ import reference
 from scipy import sparse
 from variants import digests
 
-from ramify import DataError
-from ramify.base import native
+from ramify import DataError, native
 from ramify.base.mixed import Mixed
 from ramify.index.tree import LabelTree
 from ramify.rank.beam import LinearTree, PackedLevel
@@ -275,7 +274,7 @@ def test_blending():
     scores = (-5 * random.random((3, 25, 8))).astype(np.float32)
     scores[ids < 0] = -np.inf
     for threads in (1, 3):
-        best, logs = native.blend_rankings(ids, scores, 40, threads)
+        best, logs = native.matrix.blend_rankings(ids, scores, 40, threads)
         for row in range(25):
             sums = {}
             for r in range(3):
@@ -293,14 +292,14 @@ def test_every_instruction_set_gives_the_same_bits():
     code = """
 import hashlib
 from test_beam import KINDS, make_model, queries
-from ramify.base import native
+from ramify import native
 parts = []
 for kind in KINDS:
     model, _ = make_model(kind, n_dense=21)
     for n in (40, 400):
         ids, scores = model.search(queries(n, n_dense=21), 9, 3)
         parts += [ids.tobytes(), scores.tobytes()]
-print(native.isa(), hashlib.sha256(b"".join(parts)).hexdigest())
+print(native.matrix.isa(), hashlib.sha256(b"".join(parts)).hexdigest())
 """
     found = digests(code, Path(__file__).parent)
     assert len(set(found.values())) == 1, found

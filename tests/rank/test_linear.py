@@ -192,13 +192,13 @@ def test_every_instruction_set_gives_the_same_bits():
 import hashlib
 from test_linear import problem
 from ramify.rank.linear import LinearConfig, fit_ovr
-from ramify.base import native
+from ramify import native
 X, Y = problem(n=300, n_labels=37, seed=9)
-out = [native.isa().encode()]
+out = [native.matrix.isa().encode()]
 for loss in ("squared_hinge", "hinge", "logistic"):
     W = fit_ovr(X, Y, config=LinearConfig(loss=loss), threads=2)
     out += [W.data.tobytes(), W.indices.tobytes()]
-print(native.isa(), hashlib.sha256(b"".join(out[1:])).hexdigest())
+print(native.matrix.isa(), hashlib.sha256(b"".join(out[1:])).hexdigest())
 """
     found = digests(code, Path(__file__).parent)
     assert len(set(found.values())) == 1, found

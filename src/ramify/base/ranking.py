@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
 from ramify.base.errors import DataError
-from ramify.base.sparse import as_csr, csr_from_parts
-from ramify.base.threads import resolve_threads
+from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.types import Csr, FloatArray, IntArray, Label
 
 
@@ -52,10 +50,20 @@ class Ranking:
         object.__setattr__(self, "scores", np.ascontiguousarray(scores, np.float32))
 
     @classmethod
-    def from_csr(cls, scores: Any, k: int, names: Sequence[Label] | None = None, threads: int | None = None) -> Ranking:
-        """Return the k best stored entries of each row of a score matrix (n × L); equal scores by label number."""
+    def from_csr(cls, scores: Any, k: int, names: Sequence[Label] | None = None) -> Ranking:
+        """Return the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id."""
+        if k < 1:
+            raise ValueError(f"k must be at least 1; got {k}")
         matrix = as_csr(scores, "scores")
-        ids, best = native.csr_topk(matrix, k, resolve_threads(threads))
+        k = min(k, matrix.shape[1])
+        rows = entry_rows(matrix)
+        order = np.lexsort((matrix.indices, -matrix.data, rows))
+        ranks = np.arange(matrix.nnz) - matrix.indptr[rows]
+        kept = ranks < k
+        ids = np.full((matrix.shape[0], k), -1, np.int32)
+        best = np.full((matrix.shape[0], k), -np.inf, np.float32)
+        ids[rows[kept], ranks[kept]] = matrix.indices[order][kept]
+        best[rows[kept], ranks[kept]] = matrix.data[order][kept]
         return cls(ids, best, matrix.shape[1], names)
 
     @classmethod
@@ -85,9 +93,9 @@ class Ranking:
     def to_csr(self) -> Csr:
         """Scores as an n × L matrix; a score of exactly 0 stays a stored entry."""
         kept = self.ids >= 0
-        indptr = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(
-            np.int32 if self.ids.size < 2**31 else np.int64
-        )
+        indptr = indptr_from_counts(kept.sum(axis=1))
+        if self.ids.size < 2**31:
+            indptr = indptr.astype(np.int32)
         matrix = csr_from_parts(
             self.scores[kept], self.ids[kept].astype(indptr.dtype), indptr, (len(self), self.n_labels)
         )

@@ -1,14 +1,15 @@
-"""Sparse matrices: checking what users pass, and making what native code returns."""
+"""Sparse matrices and index arrays: checking what users pass, building what native code returns."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError
-from ramify.base.types import AnyArray, Csr
+from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
 
 
 def csr_from_parts(data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int]) -> Csr:
@@ -90,12 +91,62 @@ def indicator(matrix: Any, name: str = "y") -> Csr:
     return csr_from_parts(np.ones(csr.nnz, np.float32), csr.indices, csr.indptr, csr.shape)
 
 
-def rows_from_lists(rows: list[list[int]], n_columns: int) -> Csr:
-    """Indicator matrix (n × n_columns) from the column numbers of each row; a repeated number counts once."""
-    indptr = np.zeros(len(rows) + 1, np.int64)
+def indptr_from_counts(counts: Any) -> LongArray:
+    """Row pointers (n + 1,) of rows with the given numbers of entries (n,): row i spans indptr[i] to indptr[i + 1]."""
+    indptr = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=indptr[1:])
+    return indptr
+
+
+def indicator_from_lists(rows: Sequence[Sequence[int]], n_columns: int) -> Csr:
+    """Indicator matrix (n × n_columns) from the column ids of each row; a repeated id counts once."""
     unique = [sorted(set(row)) for row in rows]
-    np.cumsum([len(row) for row in unique], out=indptr[1:])
+    indptr = indptr_from_counts([len(row) for row in unique])
     indices = np.fromiter((c for row in unique for c in row), np.int32, count=int(indptr[-1]))
-    if indptr[-1] <= np.iinfo(np.int32).max:
-        indptr = indptr.astype(np.int32)
-    return csr_from_parts(np.ones(len(indices), np.float32), indices, indptr, (len(rows), n_columns))
+    return _ones(indices, indptr, n_columns)
+
+
+def indicator_from_ids(ids: IntArray, n_columns: int) -> Csr:
+    """Indicator matrix (n × n_columns) from column ids (n, k), -1 for padding; a repeated id counts once."""
+    columns = np.sort(ids, axis=1)
+    kept = columns >= 0
+    kept[:, 1:] &= columns[:, 1:] != columns[:, :-1]
+    return _ones(columns[kept].astype(np.int32, copy=False), indptr_from_counts(kept.sum(axis=1)), n_columns)
+
+
+def _ones(indices: IntArray, indptr: LongArray, n_columns: int) -> Csr:
+    narrow = indptr.astype(np.int32) if indptr[-1] <= np.iinfo(np.int32).max else indptr
+    return csr_from_parts(np.ones(len(indices), np.float32), indices, narrow, (len(indptr) - 1, n_columns))
+
+
+def pattern(matrix: Csr) -> Csr:
+    """Return ones wherever the matrix stores an entry."""
+    return csr_from_parts(np.ones(len(matrix.indices), np.float32), matrix.indices, matrix.indptr, matrix.shape)
+
+
+def entry_rows(matrix: Csr) -> LongArray:
+    """Row (nnz,) of each stored entry."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
+def padded_rows(matrix: Csr) -> tuple[IntArray, FloatArray]:
+    """Column ids and values (n, longest row) of sparse rows, padded with -1 and 0."""
+    n = matrix.shape[0]
+    counts = np.diff(matrix.indptr)
+    width = max(1, int(counts.max(initial=0)))
+    ids = np.full((n, width), -1, np.int32)
+    values = np.zeros((n, width), np.float32)
+    at = np.repeat(np.arange(n), counts), np.arange(matrix.indptr[-1]) - np.repeat(matrix.indptr[:-1], counts)
+    ids[at], values[at] = matrix.indices, matrix.data
+    return ids, values
+
+
+def normalize_rows(matrix: Any) -> Any:
+    """Scale rows to unit L2 norm; zero rows stay zero. Works on CSR and on dense arrays, and returns the same kind."""
+    if isinstance(matrix, np.ndarray):
+        norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))
+        return (matrix / np.where(norms > 0, norms, 1.0)[:, None]).astype(np.float32)
+    squares = np.concatenate([[0.0], np.cumsum(matrix.data.astype(np.float64) ** 2)])
+    norms = np.sqrt(np.maximum(squares[matrix.indptr[1:]] - squares[matrix.indptr[:-1]], 0.0))
+    scale = np.repeat(np.where(norms > 0, norms, 1.0), np.diff(matrix.indptr))
+    return csr_from_parts((matrix.data / scale).astype(np.float32), matrix.indices, matrix.indptr, matrix.shape)

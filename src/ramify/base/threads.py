@@ -11,19 +11,24 @@ from threadpoolctl import threadpool_limits
 MAX_THREADS = 4096
 
 
-def resolve_threads(threads: int | None = None) -> int:
-    """Threads to use: the given number, else ``RAMIFY_THREADS``, else the cores that this process may run on."""
+def resolve_threads(threads: int | None = None, n_rows: int | None = None) -> int:
+    """Return the number of threads to use: the given one, else ``RAMIFY_THREADS``, else all cores of this process.
+
+    A single row (`n_rows`) is computed on the calling thread: starting another one takes longer than the answer.
+    """
+    if threads is not None and (
+        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS
+    ):
+        raise ValueError(f"threads must be an integer from 1 to {MAX_THREADS}, or None for all cores; got {threads!r}")
+    if n_rows == 1:
+        return 1
     if threads is not None:
-        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
-            raise ValueError(
-                f"threads must be a whole number from 1 to {MAX_THREADS}, or None for all cores; got {threads!r}"
-            )
         return threads
-    wish = os.environ.get("RAMIFY_THREADS", "").strip()
-    if wish:
-        if not wish.isdecimal() or not 1 <= int(wish) <= MAX_THREADS:
-            raise ValueError(f"RAMIFY_THREADS must be a whole number from 1 to {MAX_THREADS}; it is {wish!r}")
-        return int(wish)
+    setting = os.environ.get("RAMIFY_THREADS", "").strip()
+    if setting:
+        if not setting.isdecimal() or not 1 <= int(setting) <= MAX_THREADS:
+            raise ValueError(f"RAMIFY_THREADS must be an integer from 1 to {MAX_THREADS}; it is {setting!r}")
+        return int(setting)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError, NotFittedError
-from ramify.base.inputs import Inputs, check_inputs
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS, resolve_threads
 from ramify.base.types import AnyArray, BoolArray, Csr
 from ramify.features.saved import SavedFeatures
+from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.store import Store, StoreWriter
 
 _WORD_PATTERN = re.compile(r"\(\?u\)\\b(\\w\\w\+|\\w\+|\\w\{([1-9][0-9]{0,5}),\})\\b")
@@ -99,7 +99,7 @@ class Tfidf(SavedFeatures):
         )
         return self._matrix(rows)
 
-    def _fit(self, documents: Any) -> native.CorpusCounts:
+    def _fit(self, documents: Any) -> native.text.CorpusCounts:
         self.check_params()
         threads = resolve_threads(self.threads)
         inputs = check_inputs(documents)
@@ -109,7 +109,7 @@ class Tfidf(SavedFeatures):
         texts = self._texts(inputs, fields)
         n = len(inputs)
         weights = [1.0] if fields is None else list(fields.values())
-        counts = native.CorpusCounts.count(
+        counts = native.text.CorpusCounts.count(
             self._make_analyzer(), texts, weights, self.max_features is not None, threads
         )
         low = self.min_df if isinstance(self.min_df, int) else self.min_df * n
@@ -174,7 +174,7 @@ class Tfidf(SavedFeatures):
             raise DataError(f"TF-IDF was fitted on {had}, and now gets {now if inputs.width is None else 'numbers'}")
         texts = self._as_fitted._texts(inputs, self.fields_)
         weights = [1.0] if self.fields_ is None else list(self.fields_.values())
-        return self._matrix(opened.transform(texts, weights, 1 if len(inputs) == 1 else resolve_threads(self.threads)))
+        return self._matrix(opened.transform(texts, weights, resolve_threads(self.threads, len(inputs))))
 
     def _matrix(self, rows: tuple[AnyArray, AnyArray, AnyArray]) -> Csr:
         indptr, indices, data = rows
@@ -192,7 +192,7 @@ class Tfidf(SavedFeatures):
             texts = [strip(t.lower() if self.lowercase else t) for t in texts]
         return texts
 
-    def _make_analyzer(self) -> native.Analyzer:
+    def _make_analyzer(self) -> native.text.Analyzer:
         words: Iterable[str] = self.stop_words or ()
         if self.stop_words == "english":
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
@@ -200,7 +200,7 @@ class Tfidf(SavedFeatures):
             words = ENGLISH_STOP_WORDS
         lowercase = self.lowercase and self.strip_accents is None  # where accents go, lower case went before
         stop_words = sorted(words) if self.analyzer == "word" else []
-        return native.make_analyzer(self.analyzer, self.ngram_range, lowercase, self._min_token(), stop_words)
+        return native.text.make_analyzer(self.analyzer, self.ngram_range, lowercase, self._min_token(), stop_words)
 
     def _min_token(self) -> int:
         """Shortest word of the token pattern."""
@@ -219,7 +219,7 @@ class Tfidf(SavedFeatures):
 
     def _open_native(self) -> None:
         made = self._as_fitted
-        self._native = native.Tfidf(
+        self._native = native.text.Tfidf(
             made._make_analyzer(),
             self.offsets_,
             self.bytes_,
@@ -239,7 +239,7 @@ class Tfidf(SavedFeatures):
         if "offsets_" in state:
             self._open_native()
 
-    def _fitted(self) -> native.Tfidf:
+    def _fitted(self) -> native.text.Tfidf:
         if not hasattr(self, "_native"):
             raise NotFittedError("this Tfidf is not fitted; call fit first")
         return self._native

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 from scipy import sparse
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import Config, param
-from ramify.base.sparse import as_csr
+from ramify.base.sparse import as_csr, indptr_from_counts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.tree import LabelTree
@@ -47,7 +47,7 @@ def build_tree(Z: Csr | FloatArray, config: TreeConfig, *, seed: int = 0, thread
     n_threads = resolve_threads(threads)
     vectors = as_csr(sparse.csr_matrix(Z), "Z")
     if config.n_terms is not None:
-        vectors = native.largest_entries(vectors, config.n_terms, n_threads)
+        vectors = native.matrix.largest_entries(vectors, config.n_terms, n_threads)
     build = _halves if config.method == "halves" else _kmeans
     return build(vectors, config, seed, n_threads)
 
@@ -69,7 +69,9 @@ def _halves(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
 
 def balanced_parts(Z: Csr, depth: int, config: TreeConfig, seed: int, threads: int) -> tuple[IntArray, LongArray]:
     """Labels in the order of 2^depth parts of equal size, and the borders of the parts."""
-    order = native.balanced_halves(Z, depth, config.spherical, config.max_iterations, config.tolerance, seed, threads)
+    order = native.linear.balanced_2means(
+        Z, depth, config.spherical, config.max_iterations, config.tolerance, seed, threads
+    )
     borders = np.array([0, Z.shape[0]], np.int64)
     for _ in range(depth):
         middle = borders[:-1] + np.diff(borders) // 2
@@ -103,13 +105,13 @@ def _kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
             borders.append(len(below))
         levels.append(np.array(borders, np.int64))
         groups = below
-    levels.append(np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64))
+    levels.append(indptr_from_counts([len(group) for group in groups]))
     return LabelTree(tuple(levels), np.concatenate(groups), Z.shape[0])
 
 
 def _split(Z: Csr, group: IntArray, n_clusters: int, config: TreeConfig, seed: int, threads: int) -> list[IntArray]:
     n_clusters = min(n_clusters, len(group))
-    found = native.kmeans(
+    found = native.linear.kmeans(
         Z[group], n_clusters, config.balanced, config.spherical, config.max_iterations, config.tolerance, seed, threads
     )
     parts = [group[found == c] for c in range(n_clusters)]

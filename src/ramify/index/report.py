@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ramify.base.types import AnyArray, DoubleArray, IntArray
-from ramify.index.graph import LabelGraph
+from ramify.index.label_graph import LabelGraph
 
 PRUNED_METRICS = ("P@1", "P@5", "R@10", "R@100")
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.sparse import as_csr, csr_from_parts
+from ramify.base.sparse import as_csr, csr_from_parts, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 
@@ -184,8 +184,7 @@ class LabelTree:
     def places(self) -> tuple[LongArray, IntArray]:
         """Places of each label: borders (L + 1,) and places."""
         order = np.argsort(self.labels, kind="stable").astype(np.int32)
-        borders = np.concatenate([[0], np.cumsum(np.bincount(self.labels, minlength=self.n_labels))])
-        return borders.astype(np.int64), order
+        return indptr_from_counts(np.bincount(self.labels, minlength=self.n_labels)), order
 
     def project(self, Y: Csr) -> list[Csr]:
         """Labels of each point (n × L) as nodes of each level, top down; values add up where labels meet in a node."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ramify.base.errors import DataError
 from ramify.base.progress import progress
-from ramify.base.sparse import csr_from_parts, rows_from_lists
+from ramify.base.sparse import csr_from_parts, indicator_from_lists
 from ramify.base.types import Csr, Label
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, named_damage, open_binary, open_for_writing, read_lines, stem_suffix
@@ -153,7 +153,7 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
                     f"below the {len(vocabulary)} names given"
                 )
         numbers = rows  # type: ignore[assignment]
-    matrix = rows_from_lists(numbers, len(vocabulary))
+    matrix = indicator_from_lists(numbers, len(vocabulary))
     return Dataset(
         matrix,
         vocabulary,

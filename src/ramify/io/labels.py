@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.sparse import indicator, rows_from_lists
+from ramify.base.sparse import indicator, indicator_from_lists, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, Label
 from ramify.io.store import Store, StoreWriter
 
@@ -113,8 +113,7 @@ class LabelVocabulary(Sequence[Label]):
             (json.dumps(_to_json(name), ensure_ascii=False) if tagged else str(name)).encode("utf-8", "surrogatepass")
             for name in self
         ]
-        offsets = np.zeros(len(encoded) + 1, np.int64)
-        np.cumsum([len(e) for e in encoded], out=offsets[1:])
+        offsets = indptr_from_counts([len(e) for e in encoded])
         writer.array(f"{prefix}_text", np.frombuffer(b"".join(encoded), np.uint8))
         writer.array(f"{prefix}_offsets", offsets)
         return {"kind": "tagged" if tagged else "text", "n": len(self)}
@@ -157,7 +156,7 @@ def encode_labels(y: Any, n_rows: int | None = None) -> tuple[Csr, LabelVocabula
     else:
         rows = label_rows(y)
         vocabulary = LabelVocabulary.of(rows)
-        matrix = rows_from_lists([[vocabulary.numbers[name] for name in row] for row in rows], len(vocabulary))
+        matrix = indicator_from_lists([[vocabulary.numbers[name] for name in row] for row in rows], len(vocabulary))
     if n_rows is not None and matrix.shape[0] != n_rows:
         raise DataError(f"X has {n_rows} rows, y has {matrix.shape[0]}")
     return matrix, vocabulary
@@ -180,7 +179,7 @@ def align_labels(y: Any, vocabulary: LabelVocabulary) -> tuple[Csr, int]:
     columns = []
     for row in rows:
         columns.append([numbers[n] if n in numbers else unknown.setdefault(n, n_known + len(unknown)) for n in row])
-    return rows_from_lists(columns, n_known + len(unknown)), n_known
+    return indicator_from_lists(columns, n_known + len(unknown)), n_known
 
 
 def label_rows(y: Any) -> list[list[Label]]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base.sparse import rows_from_lists
+from ramify.base.sparse import indicator_from_lists
 from ramify.io.dataset import Dataset
 from ramify.io.labels import LabelVocabulary
 
@@ -71,7 +71,7 @@ def load_pydoc() -> Dataset:
     vocabulary = LabelVocabulary.of(label_lists)
     test = np.fromiter((_bucket(name) < 2 for name in names), bool, count=len(names))
     return Dataset(
-        rows_from_lists([[vocabulary.numbers[x] for x in row] for row in label_lists], len(vocabulary)),
+        indicator_from_lists([[vocabulary.numbers[x] for x in row] for row in label_lists], len(vocabulary)),
         vocabulary,
         texts=[rows[name][0] for name in names],
         ids=names,

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import resolve_threads
@@ -90,7 +90,7 @@ def _read(
         n, n_features, n_labels = header if with_labels else (*header, 0)
         if max(n_features, n_labels) > np.iinfo(np.int32).max:
             raise DataError(f"{bad.path}:1: more than {np.iinfo(np.int32).max:,} columns")
-        parser = native.XmcText(n_features, n_labels, with_labels, 2, resolve_threads(threads))
+        parser = native.text.XmcText(n_features, n_labels, with_labels, 2, resolve_threads(threads))
         _feed(parser, file, stop_at_bad=not bad.skip)
     bad_rows = parser.bad_rows()
     n_bad = len(bad_rows)
@@ -111,7 +111,7 @@ def _read(
     )
 
 
-def _feed(parser: native.XmcText, file: BinaryIO, stop_at_bad: bool) -> None:
+def _feed(parser: native.text.XmcText, file: BinaryIO, stop_at_bad: bool) -> None:
     """Hand the rest of a file to the parser in pieces; a line that a piece cuts goes to the next one."""
     buffer = np.empty(CHUNK, np.uint8)
     filled = 0

@@ -7,16 +7,16 @@ place.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import svds
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr, csr_from_parts
+from ramify.base.sparse import as_csr, normalize_rows
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray
 
@@ -37,8 +37,8 @@ def pifa(X: Csr | FloatArray, Y: Csr, *, normalize_y: bool = True, threads: int 
     left = _transposed(normalize_rows(Y) if normalize_y else Y)
     threads = resolve_threads(threads)
     if isinstance(X, np.ndarray):
-        return normalize_rows(native.spmm_dense(left, X, threads))
-    return native.spmm(left, X, threads, unit_rows=True)
+        return normalize_rows(native.matrix.spmm_dense(left, X, threads))
+    return native.matrix.spmm(left, X, threads, unit_rows=True)
 
 
 def pifa_mixed(X: Mixed, Y: Csr, *, normalize_y: bool = True, threads: int | None = None) -> Csr | FloatArray:
@@ -46,8 +46,8 @@ def pifa_mixed(X: Mixed, Y: Csr, *, normalize_y: bool = True, threads: int | Non
     if X.dense.shape[1] == 0 or X.sparse.shape[1] == 0:
         return pifa(X.sparse if X.sparse.shape[1] else X.dense, Y, normalize_y=normalize_y, threads=threads)
     left, n_threads = _transposed(normalize_rows(Y) if normalize_y else Y), resolve_threads(threads)
-    words = native.spmm(left, X.sparse, n_threads, unit_rows=False)
-    dense = sparse.csr_matrix(native.spmm_dense(left, X.dense, n_threads))
+    words = native.matrix.spmm(left, X.sparse, n_threads, unit_rows=False)
+    dense = sparse.csr_matrix(native.matrix.spmm_dense(left, X.dense, n_threads))
     return as_csr(normalize_rows(as_csr(sparse.hstack([words, dense], format="csr"), "Z")), "Z")
 
 
@@ -111,17 +111,6 @@ def spectral(Y: Csr, n_dimensions: int = 24, *, seed: int = 0) -> FloatArray:
     vectors = right[np.argsort(-values)][1:]
     vectors *= np.where(vectors[np.arange(len(vectors)), np.abs(vectors).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]
     return np.ascontiguousarray((vectors * by_label).T, np.float32)
-
-
-def normalize_rows(matrix: Any) -> Any:
-    """Rows of length 1; a row of zeros stays one. Works on CSR and on dense arrays, and returns what it was given."""
-    if isinstance(matrix, np.ndarray):
-        length = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))
-        return (matrix / np.where(length > 0, length, 1.0)[:, None]).astype(np.float32)
-    squares = np.concatenate([[0.0], np.cumsum(matrix.data.astype(np.float64) ** 2)])
-    length = np.sqrt(np.maximum(squares[matrix.indptr[1:]] - squares[matrix.indptr[:-1]], 0.0))
-    scale = np.repeat(np.where(length > 0, length, 1.0), np.diff(matrix.indptr))
-    return csr_from_parts((matrix.data / scale).astype(np.float32), matrix.indices, matrix.indptr, matrix.shape)
 
 
 def _transposed(matrix: Csr) -> Csr:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.ranking import Ranking
 from ramify.base.types import AnyArray, BoolArray, ByteArray, Csr, DoubleArray
 
@@ -61,7 +61,7 @@ def ranking_metrics(
     ks = np.unique(np.asarray(cutoffs, np.int64))
     group_of = np.zeros(n_labels, np.uint8) if groups is None else groups
     weight_of = np.ones(n_labels) if weights is None else weights
-    sums = native.ranking_sums(ranking.ids, truth, ks, weight_of, group_of, n_groups, threads)
+    sums = native.matrix.ranking_sums(ranking.ids, truth, ks, weight_of, group_of, n_groups, threads)
     n = max(1, sums["n_rows"])
     parts: dict[str, DoubleArray] = {"P": sums["hits"] / (n * ks), "nDCG": sums["ndcg"] / n, "R": sums["recall"] / n}
     if weights is not None:
@@ -92,7 +92,7 @@ def f1_scores(
     """
     n_labels = truth.shape[1]
     chosen = (ranking.ids >= 0) & (ranking.scores >= threshold)
-    hit = native.ranking_hits(ranking.ids, truth, threads).view(bool) & chosen
+    hit = native.matrix.ranking_hits(ranking.ids, truth, threads).view(bool) & chosen
     true_positive = np.bincount(ranking.ids[hit], minlength=n_labels)
     predicted = np.bincount(ranking.ids[chosen], minlength=n_labels)
     actual = np.bincount(truth.indices, minlength=n_labels)
@@ -114,7 +114,7 @@ def remove_pairs(ranking: Ranking, pairs: Csr, threads: int) -> Ranking:
 
     For data sets that come with pairs which must not be predicted, such as an article for itself.
     """
-    out = native.ranking_hits(ranking.ids, pairs, threads).view(bool)
+    out = native.matrix.ranking_hits(ranking.ids, pairs, threads).view(bool)
     touched = np.flatnonzero(out.any(axis=1))
     if not len(touched):
         return ranking

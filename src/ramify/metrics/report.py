@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
-from ramify.base.sparse import indicator
+from ramify.base.sparse import as_csr, indicator
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr
 from ramify.io.labels import LabelVocabulary, align_labels
@@ -188,7 +189,8 @@ def as_ranking(ranking: Any, threads: int) -> Ranking:
     if not sparse.issparse(ranking):
         raise DataError(f"a ranking or an n × L matrix of scores is needed; got {type(ranking).__name__}")
     widest = int(np.diff(sparse.csr_matrix(ranking).indptr).max(initial=1))
-    return Ranking.from_csr(ranking, widest, threads=threads)
+    matrix = as_csr(ranking, "scores")
+    return Ranking(*native.matrix.csr_topk(matrix, widest, threads), matrix.shape[1])
 
 
 def _vocabulary(ranking: Ranking) -> LabelVocabulary:

@@ -8,16 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
-from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts
+from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnIndex
-from ramify.index.graph import build_clusters
+from ramify.index.label_graph import build_clusters
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
@@ -32,7 +33,7 @@ from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
 from ramify.nn.shortlists import ListLearner, chances, row_share
-from ramify.nn.trainer import TrainingConfig, hold_out
+from ramify.nn.trainer import TrainingConfig
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -133,7 +134,7 @@ class Astec(ShortlistedModel):
 
     def _search(self, vectors: FloatArray, n_labels: int, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Labels (n, k) whose middles or whose points are near frozen vectors (n, D), and how near, from 0 to 1."""
-        return native.merge_votes(
+        return native.ann.merge_neighbor_labels(
             self.middles_.search(vectors, k, threads),
             self.points_.search(vectors, self.neighbours, threads),
             self.point_labels_,

@@ -11,11 +11,11 @@ import numpy as np
 
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError, NotFittedError
-from ramify.base.inputs import Inputs, check_inputs
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
 from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.labels import LabelVocabulary, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts

@@ -9,14 +9,15 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.inputs import Inputs
+from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.index.graph import LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
+from ramify.index.label_graph import LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
 from ramify.index.report import PRUNED_METRICS, IndexReport, Pruned, SearchReport
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary, align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
@@ -30,7 +31,7 @@ from ramify.models.encoded import EncodedModel, joined
 from ramify.nn.graph import Edges, GraphHead, GraphOptions, reached, start_labels
 from ramify.nn.points import Points
 from ramify.nn.torch_graph import TorchGraphHead
-from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint
+from ramify.nn.trainer import TrainingConfig, remove_checkpoint
 from ramify.nn.transformer import Transformer
 from ramify.rank.linear import LinearConfig, ranking_config
 
@@ -178,12 +179,12 @@ class Elias(EncodedModel):
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         points = self._make_points(inputs)
-        threads = 1 if len(points) == 1 else resolve_threads(self.threads)
+        threads = resolve_threads(self.threads, len(points))
         if len(self.members_) == 1:
             ids, scores = self.members_[0].search(points, k, threads)
         else:
             found = [member.search(points, min(2 * k, self.n_labels), threads) for member in self.members_]
-            ids, scores = native.blend_rankings(
+            ids, scores = native.matrix.blend_rankings(
                 np.stack([ids for ids, _ in found]), np.stack([scores for _, scores in found]), k, threads
             )
         return ids, np.where(ids >= 0, np.exp(scores), -np.inf).astype(np.float32)

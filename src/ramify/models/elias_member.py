@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, IntArray
-from ramify.index.graph import LabelGraph, cluster_scores
+from ramify.index.label_graph import LabelGraph, cluster_scores
 from ramify.io.store import Store, StoreWriter
 from ramify.models.elias_ranker import WIDTH, SparseRanker
 from ramify.nn.encoder import Bag
@@ -49,7 +49,7 @@ class EliasMember:
         ids, best, rest = ids[:, :WIDTH], scores[:, :WIDTH], (ids[:, WIDTH:], scores[:, WIDTH:])
         ranked = self.ranked_vectors(points, vectors)
         final = np.log(np.maximum(self.ranker.rank(points.features, ranked, ids, best, threads), 1e-38))
-        ids, final = native.list_topk(ids, final, ids.shape[1], threads)
+        ids, final = native.matrix.list_topk(ids, final, ids.shape[1], threads)
         if k > WIDTH:  # what was not ranked again stays behind, in its order
             behind = np.minimum(rest[1], final[:, -1:])
             ids, final = np.hstack([ids, rest[0]]), np.hstack([final, behind])
@@ -66,7 +66,7 @@ class EliasMember:
 
     def search_vectors(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels of vectors (n, D)."""
-        return native.search_graph(
+        return native.neural.search_graph(
             self.graph.arrays,
             self.clusters,
             self.labels,
@@ -81,7 +81,7 @@ class EliasMember:
     def shortlists(self, vectors: FloatArray, threads: int) -> IntArray:
         """Labels (n, K) that get a classifier's score, -1 behind the last."""
         logits = (vectors @ self.clusters[0].T + self.clusters[1]).astype(np.float32)
-        found = native.explore(
+        found = native.neural.explore_graph(
             self.graph.arrays,
             self.graph.n_labels,
             np.minimum(cluster_scores(logits, self.log_alpha)[0], 0),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.ranking import Ranking
@@ -95,7 +95,7 @@ class SparseRanker:
         self, X: Mixed, vectors: FloatArray, ids: IntArray, scores: FloatArray, threads: int
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         features = joined(X, vectors, self.vector_weight)
-        raw = native.score_lists(
+        raw = native.linear.score_candidates(
             (self.begin, self.features, self.weights),
             self.dense,
             self.offset,
@@ -217,7 +217,7 @@ def fit_ranker(
     pq, p, q = plain._products(*parts[0], threads)
     ids = parts[0][2]
     there = ids >= 0
-    truth = native.ranking_hits(ids, truths[0], threads)
+    truth = native.matrix.ranking_hits(ids, truths[0], threads)
     pairs = _pair_features(pq, p, q, plain.counts, ids)[there.ravel()]
     candidates: list[SparseRanker | None] = [None, plain]
     if truth.any():

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ramify.base.config import param
-from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
+from ramify.base.sparse import normalize_rows
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray
+from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
-from ramify.labels.representations import normalize_rows
 from ramify.metrics.report import evaluate
 from ramify.models.features import FeatureModel
 from ramify.nn.encoder import Bag, BagEncoder
@@ -46,7 +46,7 @@ class EncodedModel(FeatureModel):
         X = self._make_features(inputs)
         if not self.encoder.frozen:
             return Points(X, tokens)
-        threads = 1 if len(X) == 1 else resolve_threads(self.threads)
+        threads = resolve_threads(self.threads, len(X))
         return Points(Mixed(X.sparse, self.transformer_.encode_tokens(tokens, threads)))
 
     def _start_encoder(self, points: Points, Y: Csr, seed: int, threads: int) -> Bag | Transformer:

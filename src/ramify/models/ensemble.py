@@ -11,15 +11,15 @@ import numpy as np
 
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.inputs import Inputs
 from ramify.base.ranking import Ranking
+from ramify.base.splits import hold_out
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models import model_class
 from ramify.models.base import Model, refuse_given
-from ramify.nn.trainer import hold_out
 from ramify.rank.combine import Combination, combine_rankings
 
 WIDTH = 100

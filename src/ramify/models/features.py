@@ -8,11 +8,11 @@ from typing import Any
 from scipy import sparse
 
 from ramify.base.config import param
-from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
 from ramify.features.concat import Concat
 from ramify.features.tfidf import Tfidf
+from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model
 

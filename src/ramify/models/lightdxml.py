@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ramify.base.config import param
-from ramify.base.inputs import Inputs
+from ramify.base.splits import hold_out
 from ramify.base.threads import blas_threads, resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.index.ann import AnnConfig, AnnIndex
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import refuse_given
@@ -18,7 +19,7 @@ from ramify.nn.label_encoder import LabelEncoderConfig
 from ramify.nn.places import LabelPlaces
 from ramify.nn.points import Points
 from ramify.nn.shortlists import CyclicLearner
-from ramify.nn.trainer import TrainingConfig, hold_out
+from ramify.nn.trainer import TrainingConfig
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import indicator
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.features import FeatureModel
 from ramify.rank.beam import LinearTree
@@ -35,14 +35,14 @@ class LinearModel(FeatureModel):
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         X = self._ranked_features(inputs)
         # Single queries stay on their thread: starting another takes longer than the answer.
-        threads = 1 if len(X) == 1 else resolve_threads(self.threads)
+        threads = resolve_threads(self.threads, len(X))
         transform = self.trees_[0].transforms[-1]
         if len(self.trees_) == 1:
             ids, log_scores = self._search(self.trees_[0], X, k, threads)
             return ids, transform.finish(transform.spread(log_scores))
         width = min(2 * k, self.n_labels)
         found = [self._search(tree, X, width, threads) for tree in self.trees_]
-        ids, log_scores = native.blend_rankings(
+        ids, log_scores = native.matrix.blend_rankings(
             np.stack([ids for ids, _ in found]), np.stack([transform.spread(scores) for _, scores in found]), k, threads
         )
         return ids, transform.finish(log_scores)

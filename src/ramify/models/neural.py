@@ -9,9 +9,10 @@ import numpy as np
 
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
-from ramify.base.inputs import Inputs
+from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import refuse_given
@@ -20,7 +21,7 @@ from ramify.models.encoded import EncodedModel
 from ramify.nn.all_labels import AllLabels
 from ramify.nn.graph import start_labels
 from ramify.nn.learner import EncoderWithHead
-from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint, train
+from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
 from ramify.nn.transformer import Transformer
 
 
@@ -73,7 +74,7 @@ class NeuralOneVsAll(EncodedModel):
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         points = self._make_points(inputs)
-        ids, scores = self.member_.search(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
+        ids, scores = self.member_.search(points, k, resolve_threads(self.threads, len(points)))
         return ids, np.where(ids >= 0, np.exp(scores), -np.inf).astype(np.float32)
 
     def _transformers(self) -> list[Transformer]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ramify.base.config import param
-from ramify.base.inputs import Inputs
 from ramify.base.progress import progress, steps
 from ramify.base.types import Csr
 from ramify.index.tree import LabelTree
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary
 from ramify.models.base import refuse_given
 from ramify.models.linear import LinearModel

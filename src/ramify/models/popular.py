@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ramify.base.errors import ModelFormatError
-from ramify.base.inputs import Inputs
 from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, refuse_given

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
-from ramify.base.inputs import Inputs
 from ramify.base.threads import blas_threads, resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnConfig, AnnIndex
+from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.encoded import EncodedModel
 from ramify.nn.encoder import Bag
@@ -56,7 +56,9 @@ class Reranker:
         ids, rest, scores, behind = ids[:, :RERANKED], ids[:, RERANKED:], scores[:, :RERANKED], scores[:, RERANKED:]
         evidence = np.where(ids >= 0, scores, np.float32(0))
         vectors = self.encoder.encode(points, threads)
-        found = native.rank_lists(self.classifiers, self.weight, ids, evidence, vectors, min(k, RERANKED), threads)
+        found = native.neural.rank_blended(
+            self.classifiers, self.weight, ids, evidence, vectors, min(k, RERANKED), threads
+        )
         return found if k <= RERANKED else with_more(*found, rest, behind, k, threads)
 
 
@@ -156,7 +158,7 @@ class ShortlistedModel(EncodedModel):
         if len(judged):
             ids, scores = self._rank_points(points.take(judged), min(RERANKED, Y.shape[1]), threads)
             with blas_threads(1):  # what is learned must not depend on how sums are shared out
-                self.calibrator_ = fit_row_calibrator(scores, native.ranking_hits(ids, Y[judged], threads))
+                self.calibrator_ = fit_row_calibrator(scores, native.matrix.ranking_hits(ids, Y[judged], threads))
 
     # ---- prediction ----
 
@@ -179,7 +181,7 @@ class ShortlistedModel(EncodedModel):
         width = min(self.shortlist, n_labels)
         ids, similarities, vectors = self._near(points, width, threads)
         wanted = min(k, width) if self.reranker_ is None else width
-        ids, scores = native.rank_lists(
+        ids, scores = native.neural.rank_blended(
             self.classifiers_, self.beta_, ids, chances(ids, similarities), vectors, wanted, threads
         )
         if self.reranker_ is not None:
@@ -193,7 +195,7 @@ class ShortlistedModel(EncodedModel):
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         points = self._make_points(inputs)
-        ids, scores = self._rank_points(points, k, 1 if len(points) == 1 else resolve_threads(self.threads))
+        ids, scores = self._rank_points(points, k, resolve_threads(self.threads, len(points)))
         return ids, scores if self.calibrator_ is None else self.calibrator_(scores)
 
     def _transformers(self) -> list[Transformer]:
@@ -295,7 +297,7 @@ def with_more(
     """Ids and scores (n, k) of ranked lists, with others behind their last, by evidence from 0 up."""
     last = scores.min(axis=1, keepdims=True, initial=1.0, where=ids >= 0)
     behind = last * row_share(np.where(more >= 0, evidence, np.float32(0))) * np.float32(0.999)
-    return native.list_topk(np.hstack([ids, more]), np.hstack([scores, behind]), k, threads)
+    return native.matrix.list_topk(np.hstack([ids, more]), np.hstack([scores, behind]), k, threads)
 
 
 def _open_encoder(

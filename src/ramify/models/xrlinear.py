@@ -10,7 +10,6 @@ import numpy as np
 
 from ramify.base.config import param
 from ramify.base.errors import DataError
-from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
 from ramify.base.progress import progress, steps
 from ramify.base.sparse import as_csr, csr_from_parts
@@ -18,6 +17,7 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree, paths_in_order
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
 from ramify.models.linear import LinearModel

@@ -10,13 +10,14 @@ import numpy as np
 
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
-from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts
+from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, LongArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree
+from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
@@ -26,7 +27,7 @@ from ramify.nn.encoder import Bag
 from ramify.nn.learner import Encoder, EncoderWithHead
 from ramify.nn.list_head import LevelTargets, ListHead, squared_hinge
 from ramify.nn.points import Points
-from ramify.nn.trainer import TrainingConfig, hold_out, remove_checkpoint, train
+from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
 from ramify.rank import negatives as mining
 from ramify.rank.linear import LinearConfig, fit_ovr
 
@@ -161,7 +162,7 @@ class XRTransformer(EncodedModel, XRLinear):
 
     def _ranked_features(self, inputs: Inputs) -> Mixed:
         points = self._make_points(inputs)
-        return self._with_vectors(points, 1 if len(points) == 1 else resolve_threads(self.threads))
+        return self._with_vectors(points, resolve_threads(self.threads, len(points)))
 
     # ---- files ----
 

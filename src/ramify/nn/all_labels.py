@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.index.graph import LabelGraph
+from ramify.index.label_graph import LabelGraph
 from ramify.nn.tables import Adam, DenseParameter, Parts, RowTable
 
 
@@ -43,7 +43,9 @@ class AllLabels(Parts):
         """Ids and log scores (n, k) of the best labels of vectors (n, D)."""
         labels = self.weights.values, self.offset.values
         n_labels = len(labels[1])
-        return native.search_graph(self.graph.arrays, self.clusters, labels, 0.0, 1, n_labels, vectors, k, threads)
+        return native.neural.search_graph(
+            self.graph.arrays, self.clusters, labels, 0.0, 1, n_labels, vectors, k, threads
+        )
 
     def parts(self) -> dict[str, RowTable | DenseParameter]:
         """Everything that is trained, by name."""

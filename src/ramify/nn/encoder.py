@@ -7,15 +7,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr
+from ramify.base.sparse import as_csr, normalize_rows, padded_rows
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.io.files import BadLines, read_lines
 from ramify.io.store import Store, StoreWriter
-from ramify.labels.representations import normalize_rows
 from ramify.nn.points import Points
 from ramify.nn.tables import Adam, DenseParameter, Parts, RowTable
 
@@ -90,8 +89,8 @@ class Bag(Parts):
         X = points.features
         residual, offset = self.residual.values, self.offset.values
         if self.words is None:
-            return native.encode_dense(X.dense, residual, offset, threads)
-        return native.encode_bags(X.sparse, self.words.weights, residual, offset, threads)
+            return native.neural.embed_dense(X.dense, residual, offset, threads)
+        return native.neural.embed_bags(X.sparse, self.words.weights, residual, offset, threads)
 
     # ---- training ----
 
@@ -103,7 +102,7 @@ class Bag(Parts):
     def forward(self, points: Points, threads: int) -> tuple[FloatArray, Any]:
         """Vectors (n, D) of a batch, and what `backward` needs."""
         X, words = points.features, self.words
-        h = X.dense if words is None else np.maximum(native.spmm_dense(X.sparse, words.weights, threads), 0.0)
+        h = X.dense if words is None else np.maximum(native.matrix.spmm_dense(X.sparse, words.weights, threads), 0.0)
         z = h @ self.residual.values.T + self.offset.values
         return h + np.maximum(z, 0.0), (X, h, z)
 
@@ -114,7 +113,7 @@ class Bag(Parts):
         if self.words is not None:
             d_h = np.ascontiguousarray((d_vectors + d_z @ self.residual.values) * (h > 0), np.float32)
             lists, values = padded_rows(X.sparse)
-            self.words.step(native.group_pairs(lists, X.sparse.shape[1]), values, d_h, adam, threads)
+            self.words.step(native.neural.group_pairs(lists, X.sparse.shape[1]), values, d_h, adam, threads)
         self.residual.step(d_z.T @ h, adam)
         if self.bound is not None:
             norm = spectral_norm(self.residual.values)
@@ -179,7 +178,7 @@ def _with_length(vectors: AnyArray, X: Csr, threads: int) -> FloatArray:
     """Word vectors (V, width) by which texts X (n × V) have vectors of the length that training starts from."""
     vectors = np.ascontiguousarray(vectors, np.float32)
     size = np.sqrt(
-        np.mean(np.square(native.spmm_dense(X[: min(len(X.indptr) - 1, 4096)], vectors, threads)).sum(axis=1))
+        np.mean(np.square(native.matrix.spmm_dense(X[: min(len(X.indptr) - 1, 4096)], vectors, threads)).sum(axis=1))
     )
     return vectors * np.float32(START_LENGTH / size) if size > 0 else vectors
 
@@ -228,8 +227,8 @@ def _directions(
     basis = random.standard_normal((n_words, min(n_words, rank + 16))).astype(np.float32)
     strength = np.ones(basis.shape[1], np.float32)
     for _ in range(power_steps + 1):
-        basis, _ = _orthonormal(native.spmm_dense(there, np.ascontiguousarray(basis), threads))
-        basis, strength = _orthonormal(native.spmm_dense(back, np.ascontiguousarray(basis), threads))
+        basis, _ = _orthonormal(native.matrix.spmm_dense(there, np.ascontiguousarray(basis), threads))
+        basis, strength = _orthonormal(native.matrix.spmm_dense(back, np.ascontiguousarray(basis), threads))
     # Between the plain projection, where a few directions drown the rest, and a full whitening, which lifts the noise.
     scale = np.sqrt(np.maximum(strength[:rank], 1e-3 * max(1e-30, float(strength[0]))))
     return np.asarray(basis[:, :rank] / scale, np.float32)
@@ -262,15 +261,3 @@ def spectral_norm(matrix: FloatArray, rounds: int = 8) -> float:
 
 START_LENGTH = 4.0
 """Length of a text's vector before training, in the mean."""
-
-
-def padded_rows(X: Csr) -> tuple[Any, FloatArray]:
-    """Columns and values of sparse rows as arrays (n, widest row), -1 and 0 behind the last."""
-    n = X.shape[0]
-    counts = np.diff(X.indptr)
-    width = max(1, int(counts.max(initial=0)))
-    lists = np.full((n, width), -1, np.int32)
-    values = np.zeros((n, width), np.float32)
-    at = np.repeat(np.arange(n), counts), np.arange(X.indptr[-1]) - np.repeat(X.indptr[:-1], counts)
-    lists[at], values[at] = X.indices, X.data
-    return lists, values

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
+from ramify.base.sparse import normalize_rows
 from ramify.base.types import AnyArray, BoolArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
-from ramify.index.graph import LabelGraph, cluster_scores
-from ramify.labels.representations import normalize_rows
+from ramify.index.label_graph import LabelGraph, cluster_scores
 from ramify.nn.tables import Adam, Arrays, DenseParameter, Parts, RowTable
 
 REFRESH = 20
@@ -60,7 +60,7 @@ class Edges:
 
     def refresh(self) -> None:
         """Compute all log scores from the logits."""
-        native.score_edges(self.graph.begin, self._state, self.log_beta, 1)
+        native.neural.score_edges(self.graph.begin, self._state, self.log_beta, 1)
 
     def parents(self, edge_clusters: IntArray) -> IntArray:
         """Cluster (L,) of the strongest edge of each label, -1 where it has none."""
@@ -85,7 +85,9 @@ class Edges:
         """Learn from the gradients that were added up."""
         moments = self.logits.ready_moments()
         begin, clusters = self.graph.begin, self._touched
-        native.step_edges(begin, self.gradients, self._state, moments, clusters, self.log_beta, adam.numbers, threads)
+        native.neural.adam_edges(
+            begin, self.gradients, self._state, moments, clusters, self.log_beta, adam.numbers, threads
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,7 @@ class Gradients:
     vectors: FloatArray
     cluster_logits: FloatArray
     edge_scores: DoubleArray
-    pairs: native.Pairs
+    pairs: native.neural.Pairs
     products: FloatArray
 
 
@@ -157,7 +159,7 @@ class GraphHead(Parts):
         logits = vectors @ self.cluster_weights.values.T + self.cluster_offset.values
         raw, share = cluster_scores(logits, self.log_alpha)
         truth = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), self.parents(number)[Y.indices]
-        lists, scores, edges, targets, truth_scores, truth_edges = native.explore(
+        lists, scores, edges, targets, truth_scores, truth_edges = native.neural.explore_graph(
             graph.arrays,
             graph.n_labels,
             np.minimum(raw, 0.0),
@@ -168,9 +170,11 @@ class GraphHead(Parts):
             threads,
         )
         width = lists.shape[1]
-        pairs = native.group_pairs(lists, graph.n_labels)
+        pairs = native.neural.group_pairs(lists, graph.n_labels)
         products = self.labels.dot(pairs, width, vectors, threads)
-        loss, d_scores, d_products = native.path_loss(lists, scores, products, targets, 1.0 / (n * width), threads)
+        loss, d_scores, d_products = native.neural.path_loss(
+            lists, scores, products, targets, 1.0 / (n * width), threads
+        )
         widest = max(1, int(np.diff(Y.indptr).max(initial=0)))
         weight = options.shortlist_weight / (n * widest)
         found = truth_edges >= 0
@@ -184,7 +188,7 @@ class GraphHead(Parts):
             used[self._edge_cluster[edges[edges >= 0]]] = True
             used[self._edge_cluster[truth_edges[found]]] = True
             by_edge = self.edges.start_gradients(np.flatnonzero(used).astype(np.int32))
-        native.spread_gradients(edges, d_scores, self._edge_cluster, by_cluster, by_edge)
+        native.neural.scatter_path_gradients(edges, d_scores, self._edge_cluster, by_cluster, by_edge)
         rows = np.repeat(np.arange(n), np.diff(Y.indptr))[found]
         np.add.at(by_cluster, (rows, self._edge_cluster[truth_edges[found]]), np.float32(-weight))
         np.add.at(by_edge, truth_edges[found], -weight)
@@ -211,7 +215,7 @@ class GraphHead(Parts):
         assert self.labels.offset is not None
         labels, options = (self.labels.weights, self.labels.offset), self.options
         width = max(options.shortlist, k)
-        return native.search_graph(
+        return native.neural.search_graph(
             self.graph.arrays, clusters, labels, self.log_alpha, options.beam_size, width, vectors, k, threads
         )
 
@@ -260,6 +264,6 @@ def start_labels(Y: Csr, vectors: FloatArray, n_scored: int, threads: int) -> tu
     middle = vectors.mean(axis=0)
     around = vectors - middle
     length = float(np.sqrt(np.mean(np.square(around).sum(axis=1))))
-    weights = normalize_rows(native.spmm_dense(Y.T.tocsr(), np.ascontiguousarray(around, np.float32), threads))
+    weights = normalize_rows(native.matrix.spmm_dense(Y.T.tocsr(), np.ascontiguousarray(around, np.float32), threads))
     weights *= np.float32(-offset / max(length, 1e-6))
     return weights, (offset - weights @ middle).astype(np.float32)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.types import Csr, FloatArray
 from ramify.nn.tables import Adam, DenseParameter, Parts
@@ -94,7 +94,7 @@ class LabelEncoder(Parts):
 
 def label_means(vectors: FloatArray, Y: Csr, threads: int) -> FloatArray:
     """Mean (L, D) of the vectors (n, D) of each label's points; noughts where it has none."""
-    sums = native.spmm_dense(Y.T.tocsr(), np.ascontiguousarray(vectors, np.float32), threads)
+    sums = native.matrix.spmm_dense(Y.T.tocsr(), np.ascontiguousarray(vectors, np.float32), threads)
     counts = np.bincount(Y.indices, minlength=Y.shape[1])
     return sums / np.maximum(counts, 1).astype(np.float32)[:, None]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy import sparse
 
-from ramify.base import native
+from ramify import native
+from ramify.base.sparse import padded_rows
 from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
-from ramify.nn.encoder import padded_rows
 from ramify.nn.tables import Adam, Parts, RowTable
 
 ROWS_AT_ONCE = 2048
@@ -35,7 +35,7 @@ class ListHead(Parts):
         Y (n × m) stores a weight above 0 where a label is right, and a stored 0 where it competes and is wrong.
         """
         lists, weights = padded_rows(Y)
-        pairs = native.group_pairs(lists, Y.shape[1])
+        pairs = native.neural.group_pairs(lists, Y.shape[1])
         scores = self.labels.dot(pairs, lists.shape[1], vectors, threads)
         loss, d_scores = self.loss(scores, weights, lists >= 0)
         d_vectors = self.labels.dot_back(pairs, d_scores, threads)
@@ -54,7 +54,7 @@ class ListHead(Parts):
             scores = vectors[part] @ weights.T + offset
             found = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k < len(weights) else np.argsort(-scores, axis=1)
             own = np.take_along_axis(scores, found, 1)
-            ids[part], best[part] = native.list_topk(found.astype(np.int32), own, k, threads)
+            ids[part], best[part] = native.matrix.list_topk(found.astype(np.int32), own, k, threads)
         return ids, best
 
     def parts(self) -> dict[str, RowTable]:  # type: ignore[override]  # fewer kinds of parts

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.types import FloatArray
 
 BERT = {
@@ -39,7 +39,7 @@ DISTILBERT = {
 FAMILY = {"bert": BERT, "roberta": BERT, "xlm-roberta": BERT, "distilbert": DISTILBERT}
 
 
-def native_encoder(config: Any, weights: Mapping[str, FloatArray]) -> native.TextEncoder | None:
+def native_encoder(config: Any, weights: Mapping[str, FloatArray]) -> native.neural.TextEncoder | None:
     """Return the compiled core's encoder with a Hugging Face model's settings and weights; None: of another kind."""
     names = FAMILY.get(config.model_type)
     activation = getattr(config, "hidden_act", None) or getattr(config, "activation", None)
@@ -57,7 +57,7 @@ def native_encoder(config: Any, weights: Mapping[str, FloatArray]) -> native.Tex
     if kinds is not None:
         places = places + kinds[0]  # all tokens are of the first kind
     prefixes = [names["layer"].format(i) for i in range(config.num_hidden_layers)]
-    encoder = native.TextEncoder(
+    encoder = native.neural.TextEncoder(
         np.ascontiguousarray(weights["embeddings.word_embeddings.weight"]),
         np.ascontiguousarray(places),
         dense(names["norm"]),

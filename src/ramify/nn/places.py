@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
-from ramify.index.ann import AnnConfig, AnnIndex, of_metric
+from ramify.index.ann.index import AnnConfig, AnnIndex, of_metric
 from ramify.io.store import Store, StoreWriter
 from ramify.nn.tables import Arrays, arrays_of, named_arrays
 
@@ -71,7 +71,7 @@ class LabelPlaces:
         ids, near = self.index.search_alike(queries, k - n_frequent, threads, ordered=False)
         if n_frequent == 0:
             return ids, near
-        often = native.all_products(self.vectors[:n_frequent], queries, threads)
+        often = native.matrix.dense_products(self.vectors[:n_frequent], queries, threads)
         frequent = np.empty(often.shape, np.int32)
         frequent[:] = self.frequent[:n_frequent]
         return np.concatenate([frequent, ids], axis=1), np.concatenate([often, near], axis=1)
@@ -109,5 +109,5 @@ def list_products(
     weights: FloatArray, offset: FloatArray, ids: IntArray, vectors: FloatArray, threads: int
 ) -> FloatArray:
     """Products (n, k) of vectors (n, D) with the rows of a table (L, D) on their lists (n, k); 0 behind the last."""
-    pairs = native.group_pairs(np.ascontiguousarray(ids), len(weights))
-    return native.gather_dot(pairs, ids.shape[1], weights, offset, vectors, threads)
+    pairs = native.neural.group_pairs(np.ascontiguousarray(ids), len(weights))
+    return native.neural.gather_dot(pairs, ids.shape[1], weights, offset, vectors, threads)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ramify.base.errors import DataError
-from ramify.base.inputs import Inputs
 from ramify.base.mixed import Mixed
 from ramify.base.types import IntArray, LongArray
+from ramify.io.inputs import Inputs
 
 LEAST_PART, MOST_PADDING = 8, 1.1
 """Texts that are worth a computation of their own in training, and tokens with padding over those without."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from ramify.base import native
+from ramify import native
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
 from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
@@ -88,7 +88,7 @@ def judged_by_beta(
     """What lists (n, k) are worth for labels Y (n × L) with inverse propensities (L,), by weight of the classifier."""
     k, found = min(5, Y.shape[1]), {}
     for beta in betas:
-        best = native.list_topk(ids, fused(ids, logits, shares, beta), k, threads)
+        best = native.matrix.list_topk(ids, fused(ids, logits, shares, beta), k, threads)
         values = ranking_metrics(Ranking(*best, Y.shape[1]), Y, [1, k], weights, None, 1, threads).values
         found[beta] = Judgement(*(float(v) for v in (values["nDCG"][-1], values["P"][0], values["PSP"][0])))
     return found

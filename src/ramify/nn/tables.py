@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.types import AnyArray, FloatArray, LongArray
 
 Arrays = dict[str, AnyArray]
@@ -26,7 +26,7 @@ class Adam:
     weight_decay: float = 0.0
 
     @property
-    def numbers(self) -> native.Adam:
+    def numbers(self) -> native.neural.Adam:
         """What native code takes."""
         return self.rate, self.beta1, self.beta2, self.epsilon, self.weight_decay, self.step
 
@@ -70,16 +70,18 @@ class RowTable:
         width = self.weights.shape[1] + 1
         return np.zeros((n, width), np.float32), np.zeros((n, width), np.float32)
 
-    def dot(self, pairs: native.Pairs, width: int, vectors: FloatArray, threads: int) -> FloatArray:
+    def dot(self, pairs: native.neural.Pairs, width: int, vectors: FloatArray, threads: int) -> FloatArray:
         """Products (n, width) of vectors (n, D) with the rows on their lists."""
         assert self.offset is not None
-        return native.gather_dot(pairs, width, self.weights, self.offset, vectors, threads)
+        return native.neural.gather_dot(pairs, width, self.weights, self.offset, vectors, threads)
 
-    def dot_back(self, pairs: native.Pairs, gradients: FloatArray, threads: int) -> FloatArray:
+    def dot_back(self, pairs: native.neural.Pairs, gradients: FloatArray, threads: int) -> FloatArray:
         """Gradients of the vectors (n, D) from those of the products (n, width)."""
-        return native.gather_dot_back(pairs, self.weights, gradients, threads)
+        return native.neural.gather_dot_backward(pairs, self.weights, gradients, threads)
 
-    def step(self, pairs: native.Pairs, gradients: FloatArray, vectors: FloatArray, adam: Adam, threads: int) -> None:
+    def step(
+        self, pairs: native.neural.Pairs, gradients: FloatArray, vectors: FloatArray, adam: Adam, threads: int
+    ) -> None:
         """Move the rows in use; the gradient of a row is Σ gradient · vector over its pairs.
 
         A row all of whose pairs have a gradient of 0 is not in use.
@@ -96,7 +98,7 @@ class RowTable:
                 self._moments = self._room(min(len(self.weights), max(self._n_slots, 2 * len(old[0]))))
                 for before, now in zip(old, self._moments, strict=True):
                     now[: len(before)] = before
-        native.row_adam(
+        native.neural.adam_rows(
             pairs,
             gradients,
             vectors,
@@ -135,7 +137,9 @@ class DenseParameter:
 
     def step(self, gradients: FloatArray, adam: Adam) -> None:
         """Move the array against its gradients."""
-        native.flat_adam(self.values, np.ascontiguousarray(gradients, np.float32), self.ready_moments(), adam.numbers)
+        native.neural.adam_dense(
+            self.values, np.ascontiguousarray(gradients, np.float32), self.ready_moments(), adam.numbers
+        )
 
     def ready_moments(self) -> tuple[FloatArray, FloatArray]:
         """Moments to change in place, noughts before the first step."""

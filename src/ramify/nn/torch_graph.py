@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
-from ramify.index.graph import LabelGraph
+from ramify.index.label_graph import LabelGraph
 from ramify.nn.graph import REFRESH, Edges, GraphOptions
 from ramify.nn.tables import Adam, Arrays
 
@@ -210,7 +210,7 @@ class TorchGraphHead:
         clusters = arrays["cluster_weights.values"], arrays["cluster_offset.values"]
         labels = arrays["labels.weights"], arrays["labels.offset"]
         width = max(options.shortlist, k)
-        return native.search_graph(
+        return native.neural.search_graph(
             self.graph.arrays, clusters, labels, self.log_alpha, options.beam_size, width, vectors, k, threads
         )
 

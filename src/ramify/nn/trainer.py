@@ -17,7 +17,7 @@ from ramify.base.config import Config, param
 from ramify.base.errors import ModelFormatError
 from ramify.base.progress import progress
 from ramify.base.threads import blas_threads
-from ramify.base.types import AnyArray, Csr, LongArray
+from ramify.base.types import AnyArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.nn.tables import Arrays
 
@@ -80,23 +80,6 @@ class Learner(Protocol):
 
     def data_digest(self) -> str:
         """Tell the data that it learns from apart from others: a checkpoint is of no use with others."""
-
-
-def hold_out(Y: Csr, n_wanted: int, seed: int) -> tuple[LongArray, LongArray]:
-    """Rows to train on and rows to judge by; no label loses its last training point, and rows without labels train."""
-    n = Y.shape[0]
-    n_wanted = min(n_wanted, n // 10)
-    left = np.bincount(Y.indices, minlength=Y.shape[1])
-    held: list[int] = []
-    for row in np.random.default_rng(seed).permutation(n):
-        if len(held) >= n_wanted:
-            break
-        labels = Y.indices[Y.indptr[row] : Y.indptr[row + 1]]
-        if len(labels) and np.all(left[labels] > 1):
-            left[labels] -= 1
-            held.append(int(row))
-    judged = np.sort(np.array(held, np.int64))
-    return np.setdiff1d(np.arange(n), judged), judged
 
 
 @dataclass(eq=False)

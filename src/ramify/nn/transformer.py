@@ -14,11 +14,11 @@ import numpy as np
 
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.native import TextEncoder
 from ramify.base.progress import Advance, progress
+from ramify.base.sparse import normalize_rows
 from ramify.base.types import AnyArray, FloatArray, LongArray
 from ramify.io.store import Store, StoreWriter
-from ramify.labels.representations import normalize_rows
+from ramify.native.neural import TextEncoder
 from ramify.nn.cache import cache_folder, digest_of, write_array
 from ramify.nn.encoder import START_LENGTH
 from ramify.nn.native_encoder import native_encoder

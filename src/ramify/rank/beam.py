@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.threads import resolve_threads
@@ -54,7 +54,7 @@ class PackedLevel:
         `extra` (nodes,) is added to their scores.
         """
         d = W.shape[1] - 1
-        heads, table, codebook = native.pack_weights(W, n_sparse, children, resolve_threads(threads))
+        heads, table, codebook = native.linear.pack_weights(W, n_sparse, children, resolve_threads(threads))
         constant = bias * W[:, d].toarray().ravel()
         if extra is not None:
             constant += extra
@@ -75,7 +75,7 @@ class LinearTree:
         self.transforms = list(transforms)
         self.n_sparse = n_sparse
         whole = len(levels) == tree.depth  # a part of a tree, while it is trained, ranks nodes
-        self._native = native.BeamTree(n_sparse, tree.labels if whole else None, tree.n_labels, tree.repeats)
+        self._native = native.linear.BeamTree(n_sparse, tree.labels if whole else None, tree.n_labels, tree.repeats)
         for borders, level, transform in zip(tree.levels, levels, transforms, strict=False):
             self._native.add_level(
                 borders,

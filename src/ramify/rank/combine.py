@@ -7,9 +7,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
+from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray
 
 Combination = Literal["mean", "rank", "sigmoid", "softmax", "round-robin"]
@@ -52,7 +54,8 @@ def combine_rankings(
     join.at(total, place, entries)
     indptr = np.searchsorted(pairs, np.arange(n + 1) * np.int64(n_labels))
     matrix = csr_from_parts(total.astype(np.float32), pairs % n_labels, indptr, (n, n_labels))
-    return Ranking.from_csr(matrix, k, rankings[0].names)
+    best = native.matrix.csr_topk(matrix, k, resolve_threads(None, n))
+    return Ranking(*best, n_labels, rankings[0].names)
 
 
 def _comparable(ranking: Ranking, how: str) -> AnyArray:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError
 from ramify.base.mixed import Mixed
@@ -97,7 +97,7 @@ def fit_ovr(
             raise DataError("relevance must have an entry exactly where Y has one")
         if positives.nnz and positives.data.min() < 0:
             raise DataError("relevance must not be negative")
-    return native.fit_ovr(
+    return native.linear.fit_ovr(
         mixed,
         positives.T.tocsr(),
         None if M is None else _without_zeros(as_csr(M, "M")).T.tocsr(),

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError
-from ramify.base.sparse import csr_from_parts
+from ramify.base.sparse import indicator_from_ids, pattern
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.rank.scores import CERTAIN_MARGIN
 
@@ -21,17 +21,12 @@ Scheme = Literal["teacher", "matcher", "teacher+matcher"]
 
 def teacher(Y_above: Csr) -> Csr:
     """Teacher-forced negatives: a cluster's labels compete for the points that truly belong to the cluster."""
-    return _pattern(Y_above)
+    return pattern(Y_above)
 
 
 def matcher(proposed: IntArray, n_clusters: int) -> Csr:
     """Matcher-aware negatives from the clusters (n, beam) that the search proposes for each point, -1 for none."""
-    kept = np.sort(np.where(proposed >= 0, proposed, n_clusters), axis=1)
-    there = kept < n_clusters
-    indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int64)
-    indices = kept[there].astype(np.int32)
-    matrix = sparse.csr_matrix((np.ones(len(indices), np.float32), indices, indptr), (len(proposed), n_clusters))
-    return matrix
+    return indicator_from_ids(proposed, n_clusters)
 
 
 def union(*parts: Csr) -> Csr:
@@ -41,7 +36,7 @@ def union(*parts: Csr) -> Csr:
     total = parts[0]
     for part in parts[1:]:
         total = total + part
-    return _pattern(sparse.csr_matrix(total))
+    return pattern(sparse.csr_matrix(total))
 
 
 def extra_margins(Y: Csr, M: Csr | None, clusters: LongArray, *, are_labels: bool = True) -> FloatArray:
@@ -63,7 +58,3 @@ def extra_margins(Y: Csr, M: Csr | None, clusters: LongArray, *, are_labels: boo
     if are_labels:
         extra[n_points == Y.shape[0]] = CERTAIN_MARGIN
     return extra
-
-
-def _pattern(matrix: Csr) -> Csr:
-    return csr_from_parts(np.ones(len(matrix.indices), np.float32), matrix.indices, matrix.indptr, matrix.shape)

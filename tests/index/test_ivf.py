@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from variants import digests
 
-from ramify.base import native
-from ramify.index.vector_lists import ROUNDS, VectorLists
+from ramify import native
+from ramify.index.ann.ivf import ROUNDS, VectorLists
 
 pytestmark = pytest.mark.native
 
@@ -74,13 +74,13 @@ def test_units_and_products_against_the_slow_twins(threads):
             vectors = (random.standard_normal((n, width)) * scale).astype(np.float32)
             exact = vectors.astype(np.float64)
             lengths = np.linalg.norm(exact, axis=1, keepdims=True)
-            units = native.unit_vectors(vectors, threads)
+            units = native.matrix.unit_rows(vectors, threads)
             assert units == pytest.approx(exact / np.where(lengths > 0, lengths, 1), rel=1e-5, abs=1e-6)
             table = random.standard_normal((9, width)).astype(np.float32)
-            products = native.all_products(table, units, threads)
+            products = native.matrix.dense_products(table, units, threads)
             assert products == pytest.approx(units.astype(np.float64) @ table.T.astype(np.float64), abs=1e-4)
             if n:
-                assert np.array_equal(native.all_products(table, units[:1], 1), products[:1])
+                assert np.array_equal(native.matrix.dense_products(table, units[:1], 1), products[:1])
 
 
 def test_a_number_that_was_counted_is_not_counted_again():
@@ -88,7 +88,7 @@ def test_a_number_that_was_counted_is_not_counted_again():
         for at in range(width):
             vectors = np.zeros((1, width), np.float32)
             vectors[0, at] = np.inf
-            assert np.all(native.all_products(np.ones((5, width), np.float32), vectors, 1) == np.inf)
+            assert np.all(native.matrix.dense_products(np.ones((5, width), np.float32), vectors, 1) == np.inf)
 
 
 def test_codes_against_the_slow_twin():
@@ -102,7 +102,7 @@ def test_codes_against_the_slow_twin():
         np.empty((0, 7)),
     ):
         vectors = vectors.astype(np.float32)
-        for found, expected in zip(native.encode_vectors(vectors, 2), slow_codes(vectors), strict=True):
+        for found, expected in zip(native.ann.quantize(vectors, 2), slow_codes(vectors), strict=True):
             assert np.array_equal(found, expected)
 
 
@@ -134,7 +134,7 @@ def test_without_vectors_codes_are_compared():
     assert bare.width == 75
     ids, scores = bare.search(queries, names, 30, 20, 2)
     numbers, steps = (part.astype(np.float64) for part in lists.codes)
-    own, own_steps = (part.astype(np.float64) for part in native.encode_vectors(queries, 1))
+    own, own_steps = (part.astype(np.float64) for part in native.ann.quantize(queries, 1))
     by_codes = (own @ numbers.T) * own_steps[:, None] * steps
     best = np.argsort(-by_codes, axis=1, kind="stable")[:, :30]
     assert scores == pytest.approx(np.take_along_axis(by_codes, best, 1), rel=1e-4)
@@ -188,7 +188,7 @@ def test_a_query_of_another_width_is_refused():
 CODE = """
 import hashlib
 import numpy as np
-from ramify.base import native
+from ramify import native
 from test_vector_lists import made
 _, lists, names = made(900, 75, 20)
 queries = np.random.default_rng(3).standard_normal((50, 75)).astype(np.float32)
@@ -197,7 +197,7 @@ digest = hashlib.sha256()
 by_codes = lists.codes_only().search(abs(queries), names, 30, 6, 2)
 for part in (*lists.search(queries, names, 30, 6, 2), *by_codes, *lists.codes):
     digest.update(part.tobytes())
-print(native.isa(), digest.hexdigest())
+print(native.matrix.isa(), digest.hexdigest())
 """
 
 

@@ -13,21 +13,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ramify.base import native
+from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.threads import blas_threads
 from ramify.base.types import AnyArray, FloatArray, IntArray
-from ramify.index import faiss_vectors, vector_lists
-from ramify.index.faiss_vectors import ROWS_AT_ONCE, FaissVectors
-from ramify.index.vector_lists import VectorLists
+from ramify.index.ann import faiss_index, ivf
+from ramify.index.ann.faiss_index import ROWS_AT_ONCE, FaissVectors
+from ramify.index.ann.ivf import VectorLists
 from ramify.io.store import Store, StoreWriter
 
 FEW = 1024
 """Vectors up to which every one is looked at: an index would cost more than it saves."""
 SAMPLE = 256
 """Queries that recall is measured on."""
-ARRAYS = {"flat": faiss_vectors.ARRAYS, "hnsw": faiss_vectors.ARRAYS, "ivf": vector_lists.ARRAYS}
+ARRAYS = {"flat": faiss_index.ARRAYS, "hnsw": faiss_index.ARRAYS, "ivf": ivf.ARRAYS}
 """What an index is stored as, by method."""
 
 
@@ -134,8 +134,8 @@ class AnnIndex:
 
         def measured(effort: int) -> float:
             found, _ = self._stored.search(asked, order, k, effort, threads)
-            pairs = native.group_pairs(found, len(vectors))
-            products = native.gather_dot(pairs, k, vectors, np.zeros(len(vectors), np.float32), asked, threads)
+            pairs = native.neural.group_pairs(found, len(vectors))
+            products = native.neural.gather_dot(pairs, k, vectors, np.zeros(len(vectors), np.float32), asked, threads)
             near = (found >= 0) & (products >= worst[:, None])
             return float(np.mean(np.minimum(near.sum(axis=1), k) / k))
 
@@ -242,4 +242,4 @@ def _method_of(info: Any) -> str:
 def of_metric(vectors: FloatArray, metric: str, threads: int) -> FloatArray:
     """Vectors (n, D) whose inner products are the similarities."""
     vectors = np.ascontiguousarray(vectors, np.float32)
-    return vectors if metric == "product" else native.unit_vectors(vectors, threads)
+    return vectors if metric == "product" else native.matrix.unit_rows(vectors, threads)

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from ramify import DataError
-from ramify.index.graph import LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
+from ramify.index.label_graph import LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
 from ramify.index.report import IndexReport
 
 

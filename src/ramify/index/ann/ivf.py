@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import ModelFormatError
-from ramify.base.native import Codes
+from ramify.base.sparse import indptr_from_counts
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
-from ramify.index.faiss_vectors import import_faiss
+from ramify.index.ann.faiss_index import import_faiss
+from ramify.native.ann import Codes
 
 ROUNDS = 4
 """Of k-means; more make lists that are no better to search."""
@@ -62,10 +63,10 @@ class VectorLists:
         finally:
             faiss.omp_set_num_threads(before)
         order = np.argsort(own[:, 0], kind="stable")
-        begin = np.concatenate([[0], np.cumsum(np.bincount(own[:, 0], minlength=n_lists))]).astype(np.int64)
+        begin = indptr_from_counts(np.bincount(own[:, 0], minlength=n_lists))
         ordered = np.ascontiguousarray(vectors[order])
-        middle_codes = native.encode_vectors(middles.reconstruct_n(0, n_lists), threads)
-        return cls(middle_codes, begin, ordered, native.encode_vectors(ordered, threads)), order
+        middle_codes = native.ann.quantize(middles.reconstruct_n(0, n_lists), threads)
+        return cls(middle_codes, begin, ordered, native.ann.quantize(ordered, threads)), order
 
     def __len__(self) -> int:
         return len(self.codes[1])
@@ -89,7 +90,7 @@ class VectorLists:
     ) -> tuple[IntArray, FloatArray]:
         """Names and products (m, k) of the vectors with the largest ones in the `effort` nearest lists."""
         parts = self.middles, self.begin, names, self.vectors, self.codes
-        return native.search_lists(*parts, queries, max(1, effort), k, ordered, threads)
+        return native.ann.search_ivf(*parts, queries, max(1, effort), k, ordered, threads)
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Everything by name."""

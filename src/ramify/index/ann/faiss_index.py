@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, ByteArray, FloatArray, IntArray
 
@@ -100,7 +100,7 @@ class FaissVectors:
         if found.size and found.max() >= len(self):
             raise ModelFormatError("the index names vectors that it does not have")
         ids = np.where(found >= 0, names[found], np.int32(-1))
-        return native.list_topk(ids, scores, k, threads)  # equal ones by their number
+        return native.matrix.list_topk(ids, scores, k, threads)  # equal ones by their number
 
     def to_arrays(self) -> dict[str, AnyArray]:
         """Everything as bytes."""

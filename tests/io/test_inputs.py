@@ -6,8 +6,8 @@ from scipy import sparse
 
 import ramify
 from ramify.base import sparse as ramify_sparse
-from ramify.base.inputs import check_inputs
 from ramify.base.sparse import as_csr, csr_from_parts
+from ramify.io.inputs import check_inputs
 
 
 def csr(data, indices, indptr, shape):

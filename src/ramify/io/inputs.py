@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.sparse import as_csr
 from ramify.base.types import Csr
@@ -38,7 +38,12 @@ def check_inputs(X: Any) -> Inputs:
     """Check X and bring it to one of the four kinds; raises `DataError` that says what is wrong where."""
     if isinstance(X, str | bytes | dict):
         raise DataError("X is a single text; put it into a list: [text]")
-    if type(X) is Csr and X.data.dtype == np.float32 and X.indices.dtype == X.indptr.dtype and native.is_canonical(X):
+    if (
+        type(X) is Csr
+        and X.data.dtype == np.float32
+        and X.indices.dtype == X.indptr.dtype
+        and native.matrix.is_canonical(X)
+    ):
         X.has_canonical_format = X.has_sorted_indices = True  # scipy need not look again
         return Inputs("sparse", X, X.shape[1])  # the common case, at a tenth of the cost
     if sparse.issparse(X):

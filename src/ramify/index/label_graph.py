@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from ramify.base import native
+from ramify import native
 from ramify.base.errors import DataError
-from ramify.base.sparse import as_csr, csr_from_parts
+from ramify.base.sparse import as_csr, csr_from_parts, indptr_from_counts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.kmeans import TreeConfig, balanced_parts
@@ -49,7 +49,7 @@ class LabelGraph:
     def from_clusters(cls, cluster_of: IntArray, n_clusters: int) -> LabelGraph:
         """Return the graph of a partition: each label (L,) hangs on its cluster with score 1."""
         labels = np.argsort(cluster_of, kind="stable").astype(np.int32)
-        begin = np.concatenate([[0], np.cumsum(np.bincount(cluster_of, minlength=n_clusters))]).astype(np.int64)
+        begin = indptr_from_counts(np.bincount(cluster_of, minlength=n_clusters))
         return cls(begin, labels, np.zeros(len(labels), np.float32), len(cluster_of))
 
     @property
@@ -88,13 +88,13 @@ class LabelGraph:
             keep = np.zeros(len(self.labels), bool)
             keep[best[: math.ceil((share or 0.0) * len(best))]] = True
         keep[self._place(self.labels) == 0] = True
-        begin = np.concatenate([[0], np.cumsum(np.bincount(clusters[keep], minlength=self.n_clusters))])
-        return LabelGraph(begin.astype(np.int64), self.labels[keep], self.scores[keep], self.n_labels)
+        begin = indptr_from_counts(np.bincount(clusters[keep], minlength=self.n_clusters))
+        return LabelGraph(begin, self.labels[keep], self.scores[keep], self.n_labels)
 
     def _place(self, ends: IntArray) -> LongArray:
         """Place (E,) of each edge among those that share its end, from the highest score on, then by number."""
         order = np.lexsort((-self.scores, ends))
-        first = np.concatenate([[0], np.cumsum(np.bincount(ends))])
+        first = indptr_from_counts(np.bincount(ends))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order)) - first[ends[order]]
         return place
@@ -131,8 +131,8 @@ def build_edges(
     """
     n_threads = resolve_threads(threads)
     M = sparse.csr_matrix(matched.T)
-    together = native.spmm(M, Y, n_threads, unit_rows=False)
-    kept = native.largest_entries(together, n_edges, n_threads) if together.nnz else together
+    together = native.matrix.spmm(M, Y, n_threads, unit_rows=False)
+    kept = native.matrix.largest_entries(together, n_edges, n_threads) if together.nnz else together
     orphans = np.flatnonzero(np.bincount(kept.indices, minlength=Y.shape[1]) == 0)
     by_label = sparse.csc_matrix(together)
     clusters = cluster_of[orphans].copy()
@@ -146,7 +146,7 @@ def build_edges(
     labels = np.concatenate([kept.indices, orphans])
     values = np.concatenate([kept.data, weights])
     order = np.lexsort((labels, rows))
-    begin = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=kept.shape[0]))]).astype(np.int64)
+    begin = indptr_from_counts(np.bincount(rows, minlength=kept.shape[0]))
     return begin, labels[order].astype(np.int32), values[order].astype(np.float32)
 
 
