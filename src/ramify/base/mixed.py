@@ -9,7 +9,7 @@ import numpy as np
 
 from ramify.base.errors import DataError
 from ramify.base.sparse import as_csr, csr_from_parts
-from ramify.base.types import Csr, FloatArray
+from ramify.base.types import Csr, FloatArray, LongArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,10 @@ class Mixed:
 
     def __len__(self) -> int:
         return int(self.sparse.shape[0])
+
+    def take(self, rows: LongArray) -> Mixed:
+        """Select rows."""
+        return Mixed(self.sparse[rows], self.dense[rows])
 
 
 def _is_plain(X: Any) -> bool:

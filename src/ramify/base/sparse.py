@@ -106,9 +106,9 @@ def indicator_from_lists(rows: Sequence[Sequence[int]], n_columns: int) -> Csr:
     return _ones(indices, indptr, n_columns)
 
 
-def indicator_from_ids(ids: IntArray, n_columns: int) -> Csr:
+def indicator_from_ids(ids: IntArray, n_columns: int, *, are_sorted: bool = False) -> Csr:
     """Indicator matrix (n × n_columns) from column ids (n, k), -1 for padding; a repeated id counts once."""
-    columns = np.sort(ids, axis=1)
+    columns = ids if are_sorted else np.sort(ids, axis=1)
     kept = columns >= 0
     kept[:, 1:] &= columns[:, 1:] != columns[:, :-1]
     return _ones(columns[kept].astype(np.int32, copy=False), indptr_from_counts(kept.sum(axis=1)), n_columns)
