@@ -15,8 +15,10 @@ def main() -> None:
     # A small encoder and few epochs, so that this takes seconds; the defaults are more accurate.
     model = ramify.Elias(
         encoder=ramify.BagEncoder(dim=64),
-        stage1=ramify.TrainingConfig(epochs=3),
-        stage2=ramify.TrainingConfig(epochs=2, learning_rate=0.005, encoder_learning_rate=0.003),
+        stage1=ramify.TrainingConfig(epochs=3, min_steps=1, batch_size=64),
+        stage2=ramify.TrainingConfig(epochs=2, min_steps=1, batch_size=64, encoder_learning_rate=0.004),
+        shortlist_size=400,
+        train_shortlist_size=200,
         ranker="sparse",
     ).fit(train.texts, train.labels())
     print(ramify.evaluate(model.predict_topk(test.texts, k=10), test.labels(), train.labels()), end="\n\n")

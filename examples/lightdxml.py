@@ -14,7 +14,7 @@ def main() -> None:
     train, test = data.split("train"), data.split("test")
 
     # A small encoder and few epochs, so that this takes seconds; the defaults are more accurate.
-    encoder, training = ramify.BagEncoder(dim=64), ramify.TrainingConfig(epochs=3)
+    encoder, training = ramify.BagEncoder(dim=64), ramify.TrainingConfig(epochs=4, min_steps=1, batch_size=64)
     models = {
         "LightDXML": ramify.LightDXML(encoder=encoder, training=training, refresh_every=2),
         "Astec": ramify.Astec(encoder=encoder, training=training, surrogate=training),

@@ -26,8 +26,7 @@ def main(path: str, n_samples: int | None = None) -> None:
     # Fine-tuned: at most 1,000 samples for each level of the tree.
     tuned = ramify.XRTransformer(
         encoder=ramify.TransformerEncoder(path, max_length=32),
-        training=ramify.TrainingConfig(max_samples=1000, batch_size=64, dropout=0.1, learning_rate=0.002),
-        ranker=ramify.XRLinear(beam_size=20),
+        training=ramify.TrainingConfig(max_samples=1000, min_steps=1, batch_size=64, dropout=0.1, learning_rate=0.002),
     )
     trained = []
     for name, model in {"words only": ramify.XRLinear(), "frozen": frozen, "fine-tuned": tuned}.items():
