@@ -44,17 +44,18 @@ WORDS = {
     r"fused scores?|score fusion": "blended score",
 }
 # Identifiers that were renamed, matched as a whole; CHANGELOG.md has their final names.
-IDENTIFIERS = """
-    warm_up build_width relabel_every rare_weight rare_points fresh_labels min_error vector_weight fixed_tree
-    matcher_width rows_at_once max_leaf max_len power_steps max_passes encoder_rate cluster_rate edge_rate
-    neighbour_weight leaf_scores label_vectors train_shortlist start_logits search_alike of_metric
-    VectorLists FaissVectors CyclicLearner ListLearner EncoderWithHead
-""".split()
+IDENTIFIERS = (
+    "warm_up|build_width|relabel_every|rare_weight|rare_points|fresh_labels|"
+    "min_error|vector_weight|fixed_tree|matcher_width|max_leaf|max_len|"
+    "power_steps|max_passes|encoder_rate|cluster_rate|edge_rate|neighbour_weight|"
+    "leaf_scores|label_vectors|train_shortlist|start_logits|search_alike|of_metric|"
+    "VectorLists|FaissVectors|CyclicLearner|ListLearner|EncoderWithHead"
+)
 # In the code a "point" is always a sample, except in these terms. The documentation also has percentage points.
 POINT = re.compile(r"(?<!code )(?<!floating )(?<!floating-)(?<!fixed )(?<!entry )(?<!percentage )\bpoints?\b", re.I)
 
 PATTERNS = {re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I): word for pattern, word in WORDS.items()}
-PATTERNS[re.compile(rf"\b(?:{'|'.join(IDENTIFIERS)})\b")] = "its final name (CHANGELOG.md)"
+PATTERNS[re.compile(rf"\b(?:{IDENTIFIERS})\b")] = "its final name (CHANGELOG.md)"
 PATTERNS[re.compile(r"""["']halves["']""")] = "balanced-2means"
 
 # (file, text that the line contains): reason
