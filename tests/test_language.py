@@ -52,7 +52,9 @@ IDENTIFIERS = (
     "VectorLists|FaissVectors|CyclicLearner|ListLearner|EncoderWithHead"
 )
 # In the code a "point" is always a sample, except in these terms. The documentation also has percentage points.
-POINT = re.compile(r"(?<!code )(?<!floating )(?<!floating-)(?<!fixed )(?<!entry )(?<!percentage )\bpoints?\b", re.I)
+POINT = re.compile(
+    r"""(?<!code )(?<!floating )(?<!floating-)(?<!fixed )(?<!entry )(?<!percentage )(?<!metavar=")\bpoints?\b""", re.I
+)
 
 PATTERNS = {re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I): word for pattern, word in WORDS.items()}
 PATTERNS[re.compile(rf"\b(?:{IDENTIFIERS})\b")] = "its final name (CHANGELOG.md)"
