@@ -38,7 +38,7 @@ if settings["texts"]:
     queries = [[text] for text in X_test[:300]]
 else:
     X, Y, X_test, Y_test = (matrix(name) for name in ("X.trn", "Y.trn", "X.tst", "Y.tst"))
-    queries = [X_test[i] for i in range(300)]
+    queries = [X_test[i] for i in range(min(300, X_test.shape[0]))]
 encoder = ramify.BagEncoder()
 if settings["encoder"]:
     encoder = ramify.TransformerEncoder(settings["encoder"], frozen=True, max_length=settings["max_length"])

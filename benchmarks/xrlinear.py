@@ -79,7 +79,7 @@ X = matrix("X.tst")
 loading = []
 for _ in range(5):
     start = time.perf_counter(); model = ramify.load(sys.argv[2]); loading.append(time.perf_counter() - start)
-rows = [X[i] for i in range(1000)]
+rows = [X[i] for i in range(min(1000, X.shape[0]))]
 model.predict_topk(X[:200], k=10)
 batch = []
 for _ in range(3):
@@ -96,7 +96,7 @@ PREDICT_PECOS = (
     + """
 from pecos.xmc.xlinear.model import XLinearModel
 X = matrix("X.tst")
-rows = [X[i] for i in range(1000)]
+rows = [X[i] for i in range(min(1000, X.shape[0]))]
 results = {}
 for mode in ("BINARY_SEARCH_CHUNKED", "HASH_CHUNKED"):
     start = time.perf_counter(); model = XLinearModel.load(sys.argv[2], is_predict_only=True, weight_matrix_type=mode)
@@ -183,7 +183,7 @@ model.save(sys.argv[3])
 model.threads = 1
 result = ramify.evaluate(ranking, Y_test, Y)
 names = sys.argv[4].split()
-one = per_query(lambda row: model.predict_topk(row, k=10), [X_test[i] for i in range(500)])
+one = per_query(lambda row: model.predict_topk(row, k=10), [X_test[i] for i in range(min(500, X_test.shape[0]))])
 done(cpu=cpu, size=size(sys.argv[3]), one=one, **{name: result[name] for name in names})
 """
 )
@@ -218,7 +218,7 @@ for _ in range(5):
     del model  # so that freeing it is not measured
     start = time.perf_counter(); model = ramify.load(sys.argv[2]); loading.append(time.perf_counter() - start)
 model.threads = 1
-rows = [X_test[i] for i in range(500)]
+rows = [X_test[i] for i in range(min(500, X_test.shape[0]))]
 one = per_query(lambda row: model.predict_topk(row, k=10), rows)
 done(n=X.shape[0], d=X.shape[1], nnz=X.nnz, cpu=cpu, memory=memory, size=size(sys.argv[2]), one=one,
      load=float(np.median(loading)) * 1e3)
