@@ -29,8 +29,8 @@ FeatureShape = tuple[int, int]
 class EncodedModel(FeatureModel):
     """Base of models that are trained on embeddings.
 
-    A fitted model with a `TransformerEncoder` has `transformer_`, which reads texts: the frozen encoder whose embeddings
-    are the dense features of a sample, or the tokenizer and initial weights of fine-tuned encoders.
+    A fitted model with a `TransformerEncoder` has `transformer_`, which reads texts: the frozen encoder whose
+    embeddings are the dense features of a sample, or the tokenizer and initial weights of fine-tuned encoders.
     """
 
     encoder: BagEncoder | TransformerEncoder = param(factory=BagEncoder, doc="encoder of features or texts")

@@ -43,7 +43,7 @@ class Ensemble(Model):
     combine: Combination = param("mean", "combination of the scores")
     weights: tuple[float, ...] | Literal["validation"] | None = param(
         None,
-        "weight of each model; None: equal weights; 'validation': chosen on held-out rows, which no model is trained on",
+        "weight of each model; None: equal weights; 'validation': chosen on rows that no model is trained on",
     )
     validation_size: int = param(2000, "rows held out if weights='validation', at most a tenth of the data", low=1)
 

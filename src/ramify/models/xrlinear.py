@@ -1,19 +1,19 @@
 """XR-Linear: linear classifiers down a label tree.
 
 Yu et al. (2022), PECOS: Prediction for Enormous and Correlated Output Spaces. Labels are clustered into a tree by their
-representations Z (L × d). For each level t of the tree, from the root down, a linear classifier is trained for each node,
-against samples of its parent:
+representations Z (L × d). For each level t of the tree, from the root down, a linear classifier is trained for each
+node, against samples of its parent:
 
-    W^t = fit_ovr(X, Y^t, M^t)     Y^t (n × nodes): labels projected to the level; M^t (n × nodes above): the samples whose
-                                   rows give the children of a node their negatives
+    W^t = fit_ovr(X, Y^t, M^t)     Y^t (n × nodes): the labels, projected to the level
+                                   M^t (n × nodes above): samples that give the children of a node their negatives
 
-teacher-forced: M^t = Y^{t-1}; matcher-aware: M^t = the nodes that the beam search finds. At prediction, the score of a node
-is its classifier's score combined with its parent's (`rank.score_transforms`), and the search keeps the `beam_size` best
-nodes of each level.
+teacher-forced: M^t = Y^{t-1}; matcher-aware: M^t = the nodes that the beam search finds. At prediction, the score of a
+node is its classifier's score combined with its parent's (`rank.score_transforms`), and the search keeps the
+`beam_size` best nodes of each level.
 
 Differences from the paper
-- The defaults: k-means trees with 100 branches, the logistic loss with tail weighting, matcher-aware negatives for labels,
-  lp-norm scores and beam 50. `XRLinear.pecos()` has the paper's settings.
+- The defaults: k-means trees with 100 branches, the logistic loss with tail weighting, matcher-aware negatives for
+  labels, lp-norm scores and beam 50. `XRLinear.pecos()` has the paper's settings.
 - Weights are rounded to 256 values for search; a node that nothing contradicts gets an extra margin.
 """
 

@@ -1,7 +1,7 @@
 """X-Transformer: an encoder fine-tuned on clusters of labels, then a linear ranker within the clusters.
 
-Chang et al. (2020), Taming Pretrained Transformers for Extreme Multi-label Text Classification. Here it is XR-Transformer
-with a single matcher level, whose clusters the ranker uses too.
+Chang et al. (2020), Taming Pretrained Transformers for Extreme Multi-label Text Classification. Here it is
+XR-Transformer with a single matcher level, whose clusters the ranker uses too.
 
 Differences from the paper
 - The matcher is trained on one clustering; the paper averages several clusterings and encoders (`Ensemble` does that).

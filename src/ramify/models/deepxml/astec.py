@@ -5,8 +5,8 @@ Dahiya et al. (2021), DeepXML: A Deep Extreme Multi-Label Learning Framework App
 1. Surrogate task: the encoder learns to classify clusters of labels, and is frozen.
 2. Retrieval: shortlists from two indexes, one of the label centroids and one of the training samples, whose labels vote
    with weight `neighbor_weight`.
-3. Classifiers: a residual layer of bounded spectral norm adapts the frozen embeddings, and classifiers are trained on the
-   shortlists and some random negatives.
+3. Classifiers: a residual layer of bounded spectral norm adapts the frozen embeddings, and classifiers are trained on
+   the shortlists and some random negatives.
 4. Re-ranker: a second encoder with classifiers of its own, trained on the labels that are ranked highest.
 
 Differences from the paper
@@ -50,14 +50,14 @@ from ramify.rank.blend import row_normalized, sigmoid_scores
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Astec(DeepXMLModel):
-    """Trains an encoder on clusters of labels, freezes it, and trains classifiers on the nearest labels of each sample."""
+    """Trains an encoder on clusters of labels, freezes it, and trains classifiers on the nearest labels of samples."""
 
     kind: ClassVar[str] = "astec"
 
     reranker: bool = param(True, "train a second encoder with classifiers of its own on the best labels")
     n_clusters: int | None = param(
         None,
-        "clusters of the surrogate task, rounded down to a power of two; None: about an eighth of the labels",
+        "clusters of the surrogate task, rounded to a power of two; None: about an eighth of the labels",
         low=1,
     )
     surrogate: TrainingConfig = param(factory=TrainingConfig, doc="training of the encoder on the surrogate task")
@@ -143,7 +143,7 @@ class Astec(DeepXMLModel):
     # ---- prediction ----
 
     def _search(self, frozen: FloatArray, n_labels: int, k: int, threads: int) -> tuple[IntArray, FloatArray]:
-        """Candidates (n, k) for frozen embeddings (n, D), by label centroids and by neighbors, and their similarities."""
+        """Candidates (n, k) for frozen embeddings (n, D) by label centroids and neighbors, and their similarities."""
         return native.ann.merge_neighbor_labels(
             self.label_index_.search(frozen, k, threads),
             self.sample_index_.search(frozen, self.n_neighbors, threads),

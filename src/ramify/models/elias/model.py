@@ -1,17 +1,17 @@
 """ELIAS: the index is learned together with encoder and classifiers.
 
-Gupta et al. (2022), ELIAS: End-to-End Learning to Index and Search in Large Output Spaces. The equations of the model and
-of its loss are in `nn.heads.graph`.
+Gupta et al. (2022), ELIAS: End-to-End Learning to Index and Search in Large Output Spaces. The equations of the model
+and of its loss are in `nn.heads.graph`.
 
 Stage 1: labels are clustered by balanced 2-means of their PIFA representations, each label hangs on its cluster, and
 encoder, cluster classifiers and label classifiers are trained.
-Stage 2: the clusters that the search finds for the samples, M (n × C), give each cluster its edges, the `n_edges` largest
-entries of a row of MᵀY; edge weights are trained along with everything else.
+Stage 2: the clusters that the search finds for the samples, M (n × C), give each cluster its edges, the `n_edges`
+largest entries of a row of MᵀY; edge weights are trained along with everything else.
 Elias++ (`ranker="sparse"`): sparse linear classifiers re-rank the best labels (`models.elias.ranker`).
 
 Differences from the paper
 - Label classifiers start at the centroids of their samples, and again in stage 2 (`reset_classifiers`).
-- Edge logits start from the logarithm of their weight in MᵀY; cluster and edge learning rates are ratios of the label's.
+- Edge logits start from the logarithm of their weight in MᵀY; clusters and edges have learning rates of their own.
 - α is lowered where there are few clusters, β defaults to the number of labels per cluster.
 - Encoders: a bag of word embeddings by default, any transformer, frozen or fine-tuned.
 """
@@ -268,7 +268,7 @@ class Elias(EncodedModel):
     # ---- the learned index ----
 
     def prune(self, *, threshold: float | None = None, top: int | None = None, fraction: float | None = None) -> Self:
-        """Drop weak edges: those that score below `threshold`, all but the `top` of each cluster, or all but a fraction.
+        """Drop weak edges: those that score below `threshold`, all but the `top` of a cluster, or all but a fraction.
 
         A fraction keeps the best edges of each label, and costs the least accuracy for its size. Every label keeps its
         strongest edge; the scores of the remaining edges do not change.

@@ -4,7 +4,7 @@ For a label with the graph's score p and the ranker's score q (a margin through 
 
     p^γ · q,    or    (1 - w) p^γ q + w · calibrated(p^γ q, p, q, n_l)
 
-γ (`power`) and whether to calibrate are chosen on the validation set; n_l is the number of training samples of the label.
+γ (`power`) and whether to calibrate are chosen on the validation set; n_l is the label's number of training samples.
 
 Differences from the paper
 - Negatives are the best labels found and a sample of the others; the paper takes the best ones only.

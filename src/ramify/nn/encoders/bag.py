@@ -2,8 +2,8 @@
 
     φ(x) = h + relu(R h + r),    h = relu(Σ_t x_t e_t)
 
-x is the TF-IDF vector (V,), e_t the embedding of term t, R (D, D) and r (D,) the residual layer. Over dense features there
-are no words to learn: h is the feature vector itself, and only the residual layer is trained.
+x is the TF-IDF vector (V,), e_t the embedding of term t, R (D, D) and r (D,) the residual layer. Over dense features
+there are no words to learn: h is the feature vector itself, and only the residual layer is trained.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class TransformerEncoder(Config):
     )
     n_windows: int = param(
         1,
-        "windows of `max_length` tokens that are read of a long text and mean-pooled; time grows in proportion",
+        "windows of `max_length` tokens read of a long text, mean-pooled; time grows in proportion",
         low=1,
     )
     learning_rate: float = param(1e-4, "learning rate of the pretrained weights when fine-tuned", above=0)

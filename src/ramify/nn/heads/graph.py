@@ -7,16 +7,16 @@ Gupta et al. (2022), ELIAS: End-to-End Learning to Index and Search in Large Out
     path score      û_l = max over explored clusters c of ŝ_c · â_cl
     prediction      p_l = σ(w_l·φ + b_l) · û_l                            w (L, D), b (L,)
 
-Everything is computed with logarithms: u = log û, s = log ŝ, a = log â. The search explores the `beam_size` best clusters
-and scores the `shortlist_size` labels with the best paths.
+Everything is computed with logarithms: u = log û, s = log ŝ, a = log â. The search explores the `beam_size` best
+clusters and scores the `shortlist_size` labels with the best paths.
 
 Loss of a batch, over the shortlist slots K and the label slots T of its n samples, z_l = w_l·φ + b_l:
 
     L = -1/(nK) Σ [y_l (log σ(z_l) + u_l) + (1 - y_l) log(1 - σ(z_l) e^{u_l})]  -  λ/(nT) Σ_{true l} u_l
 
 Backward pass. The kernel `path_loss` gives ∂L/∂z and ∂L/∂u: for positives -(1 - σ(z)) and -1, for negatives
-σ(z) σ(-z) e^u / q and σ(z) e^u / q with q = 1 - σ(z) e^u, each over nK. The gradient of u_l goes to the cluster and to the
-edge of its best path:
+σ(z) σ(-z) e^u / q and σ(z) e^u / q with q = 1 - σ(z) e^u, each over nK. The gradient of u_l goes to the cluster and to
+the edge of its best path:
 
     g_c = Σ_{l: best path through c} ∂L/∂u_l           zero where the score is cut at 1
     ∂L/∂(V φ + v) = g - softmax(V φ + v) Σ_c g_c       likewise within each cluster for the edge logits A

@@ -10,7 +10,7 @@ from ramify.base.sparse import entry_rows
 from ramify.base.types import BoolArray, Csr, FloatArray
 
 CandidateLoss = Callable[[FloatArray, FloatArray, BoolArray], tuple[float, FloatArray]]
-"""Of scores (n, k), weights (n, k) above 0 for positives, and a mask (n, k) of candidates: loss and gradients (n, k)."""
+"""Loss and gradients (n, k) of scores (n, k), weights above 0 for positives (n, k) and a mask of candidates (n, k)."""
 
 
 def squared_hinge(scores: FloatArray, weights: FloatArray, mask: BoolArray) -> tuple[float, FloatArray]:

@@ -1,5 +1,6 @@
-"""Native backend: encoders of the BERT family run by the compiled core, without padding and with the same bits for a
-text whatever its batch and the number of threads.
+"""Native backend: encoders of the BERT family, run by the compiled core.
+
+There is no padding, and a text gets the same bits whatever its batch and the number of threads.
 """
 
 from __future__ import annotations
