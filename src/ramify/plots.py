@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.index.report import THRESHOLDS, IndexReport
+from ramify.index.graph_report import THRESHOLDS, IndexReport
 
 
 def plot_index(report: IndexReport, folder: str | os.PathLike[str]) -> list[Path]:
@@ -25,8 +25,10 @@ def plot_index(report: IndexReport, folder: str | os.PathLike[str]) -> list[Path
     if report.search is not None:
         search = report.search
         drawings |= {
-            "recall": lambda axes: _recall(axes, search.recall, search.shortlist),
-            "recall-by-decile": lambda axes: _by_decile(axes, search.by_decile, f"part of R@{max(search.recall)} (%)"),
+            "recall": lambda axes: _recall(axes, search.recall, search.shortlist_recall),
+            "recall-by-decile": lambda axes: _by_decile(
+                axes, search.recall_by_decile, f"part of R@{max(search.recall)} (%)"
+            ),
             "pruning": lambda axes: _pruning(axes, report),
         }
     return [_draw(place / f"{name}.png", draw) for name, draw in drawings.items()]
@@ -71,7 +73,7 @@ def _curve(axes: Any, name: str, rows: list[list[float]]) -> None:
 
 
 def _edge_scores(axes: Any, report: IndexReport) -> None:
-    axes.plot(np.arange(1, len(report.by_rank) + 1), report.by_rank)
+    axes.plot(np.arange(1, len(report.score_by_rank) + 1), report.score_by_rank)
     axes.set(xlabel="edge of a cluster, strongest first", ylabel="mean score", xscale="log", title="Edges of a cluster")
 
 
@@ -86,7 +88,7 @@ def _by_decile(axes: Any, values: list[float], name: str) -> None:
 
 
 def _surviving_edges(axes: Any, report: IndexReport) -> None:
-    axes.plot(THRESHOLDS, [100 * report.survived[t] for t in THRESHOLDS], marker="o")
+    axes.plot(THRESHOLDS, [100 * report.labels_above[t] for t in THRESHOLDS], marker="o")
     axes.set(xlabel="score over", ylabel="labels (%)", title="Labels that hang on their first cluster", ylim=(0, 100))
 
 
@@ -99,8 +101,10 @@ def _recall(axes: Any, recall: dict[int, float], shortlist: float) -> None:
 
 def _pruning(axes: Any, report: IndexReport) -> None:
     assert report.search is not None
-    rows = sorted(report.search.pruning, key=lambda row: row.kept)
+    rows = sorted(report.search.pruning, key=lambda row: row.kept_fraction)
     for name in rows[0].metrics:
-        axes.plot([100 * row.kept for row in rows], [row.metrics[name] for row in rows], marker="o", label=name)
+        axes.plot(
+            [100 * row.kept_fraction for row in rows], [row.metrics[name] for row in rows], marker="o", label=name
+        )
     axes.set(xlabel="edges kept (%)", ylabel="%", title="Pruning")
     axes.legend()

@@ -1,4 +1,4 @@
-"""What a learned graph looks like, and what a search in it finds."""
+"""Statistics of a label graph, and the quality of a search in it."""
 
 from __future__ import annotations
 
@@ -9,105 +9,122 @@ import numpy as np
 from ramify.base.types import AnyArray, DoubleArray, IntArray
 from ramify.index.label_graph import LabelGraph
 
+THRESHOLDS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.9)
+"""Edge weights at which edges and labels are counted."""
+STRONG = 0.25
+"""Edge weight above which a cluster counts as one of a label's clusters."""
+RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Ranks within a cluster whose mean edge weight the table shows."""
 PRUNED_METRICS = ("P@1", "P@5", "R@10", "R@100")
+"""Metrics that are compared before and after pruning."""
+
+Table = list[list[str]]
 
 
 @dataclass(frozen=True)
-class Pruned:
-    """A graph without its weak edges: how it was pruned, the share of edges that it kept, and its metrics."""
+class PruningResult:
+    """Metrics of a search in a pruned graph.
 
-    how: str
-    kept: float
+    Attributes
+    ----------
+    description : the pruning criterion, as text
+    kept_fraction : fraction of the edges that was kept
+    metrics : value in percent of each metric
+    """
+
+    description: str
+    kept_fraction: float
     metrics: dict[str, float]
 
 
 @dataclass(frozen=True)
 class SearchReport:
-    """What a search finds on given data.
+    """Quality of a search on given samples.
 
     Attributes
     ----------
-    recall : R@k by k
-    shortlist : share of the true labels on the shortlist, in percent
-    by_decile : parts of the last recall by decile of labels, frequent ones first; they add up to it
-    pruning : the same search with fewer and fewer edges
+    recall : R@k in percent, by k
+    shortlist_recall : fraction of the true labels that is on the shortlist, in percent
+    recall_by_decile : contribution to the last R@k of each decile of labels, frequent ones first; they add up to it
+    pruning : metrics with all edges, then with fewer and fewer
     """
 
     recall: dict[int, float]
-    shortlist: float
-    by_decile: list[float]
-    pruning: list[Pruned]
+    shortlist_recall: float
+    recall_by_decile: list[float]
+    pruning: list[PruningResult]
 
-    def tables(self) -> dict[str, list[list[str]]]:
-        """Return it as tables of text, by title."""
-        last = max(self.recall)
+    def tables(self) -> dict[str, Table]:
+        """Return the report as tables of text, by title."""
         recall = [[f"R@{k}", f"{value:.2f}"] for k, value in self.recall.items()]
-        parts = [[f"tenth {d + 1}", f"{value:.2f}"] for d, value in enumerate(self.by_decile)]
-        rows = [
-            [entry.how, f"{entry.kept:.1%}", *(f"{entry.metrics[name]:.2f}" for name in entry.metrics)]
-            for entry in self.pruning
+        pruning = [
+            [result.description, f"{result.kept_fraction:.1%}", *(f"{value:.2f}" for value in result.metrics.values())]
+            for result in self.pruning
         ]
         names = list(self.pruning[0].metrics) if self.pruning else []
         return {
-            "recall": [["", "percent"], *recall, ["shortlist", f"{self.shortlist:.2f}"]],
-            f"parts of R@{last}": [["labels by frequency", "percent"], *parts],
-            "pruning": [["edges", "kept", *names], *rows],
+            "recall": [["metric", "percent"], *recall, ["shortlist recall", f"{self.shortlist_recall:.2f}"]],
+            f"R@{max(self.recall)} by label frequency": _by_decile(self.recall_by_decile, "contribution (percent)"),
+            "pruning": [["criterion", "edges kept", *names], *pruning],
         }
 
 
 @dataclass(frozen=True, eq=False)
 class IndexReport:
-    """What a graph looks like.
+    """Statistics of a label graph.
 
     Attributes
     ----------
     n_edges : number of edges E
-    strong : share of the edges whose score is over each threshold
-    survived : share of the labels whose edge to their first cluster scores over each threshold
-    clusters_by_decile : (10,) mean number of clusters on which a label hangs by a score over 0.25, frequent ones first
-    by_rank : mean score of the strongest, second, … edge of a cluster
-    search : what a search finds, if data were at hand
+    edges_above : fraction of the edges with a weight above each threshold
+    labels_above : fraction of the labels whose edge to their initial cluster has a weight above each threshold
+    clusters_by_decile : (10,) mean number of clusters to which a label is connected with a weight above `STRONG`, by
+        decile of labels, frequent ones first
+    score_by_rank : mean weight of the strongest, second strongest, … edge of a cluster
+    search : quality of a search; None without data
     """
 
     n_edges: int
-    strong: dict[float, float]
-    survived: dict[float, float]
+    edges_above: dict[float, float]
+    labels_above: dict[float, float]
     clusters_by_decile: DoubleArray
-    by_rank: DoubleArray
+    score_by_rank: DoubleArray
     search: SearchReport | None = None
 
     @classmethod
     def of(cls, graph: LabelGraph, cluster_of: IntArray, deciles: AnyArray) -> IndexReport:
-        """Look at a graph; cluster_of (L,) is where each label was first, deciles (L,) how frequent it is."""
-        scores, clusters = np.exp(graph.scores.astype(np.float64)), graph.edge_clusters()
-        first = scores[clusters == cluster_of[graph.labels]]
-        n_strong = np.bincount(graph.labels, scores > 0.25, minlength=graph.n_labels)
-        order = np.lexsort((-scores, clusters))
-        rank = np.arange(len(order)) - graph.begin[clusters[order]]
+        """Compute the statistics of a graph, given the initial cluster (L,) and frequency decile (L,) of each label."""
+        weights, clusters = np.exp(graph.scores.astype(np.float64)), graph.edge_clusters()
+        initial = weights[clusters == cluster_of[graph.labels]]
+        n_strong = np.bincount(graph.labels, weights > STRONG, minlength=graph.n_labels)
+        order = np.lexsort((-weights, clusters))
+        ranks = np.arange(len(order)) - graph.indptr[clusters[order]]
         return cls(
-            len(scores),
-            {t: float(np.mean(scores > t)) if len(scores) else 0.0 for t in THRESHOLDS},
-            {t: float((first > t).sum() / max(1, graph.n_labels)) for t in THRESHOLDS},
+            len(weights),
+            {t: float(np.mean(weights > t)) if len(weights) else 0.0 for t in THRESHOLDS},
+            {t: float((initial > t).sum() / max(1, graph.n_labels)) for t in THRESHOLDS},
             np.array([n_strong[deciles == d].mean() if np.any(deciles == d) else np.nan for d in range(10)]),
-            np.bincount(rank, scores[order]) / np.maximum(1, np.bincount(rank)),
+            np.bincount(ranks, weights[order]) / np.maximum(1, np.bincount(ranks)),
         )
 
-    def tables(self) -> dict[str, list[list[str]]]:
-        """Return it as tables of text, by title."""
-        shares = [[f"> {t:g}", f"{self.strong[t]:.1%}", f"{self.survived[t]:.1%}"] for t in THRESHOLDS]
-        places = sorted({min(p, len(self.by_rank)) for p in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)} - {0})
+    def tables(self) -> dict[str, Table]:
+        """Return the report as tables of text, by title."""
+        fractions = [[f"> {t:g}", f"{self.edges_above[t]:.1%}", f"{self.labels_above[t]:.1%}"] for t in THRESHOLDS]
+        ranks = sorted({min(rank, len(self.score_by_rank)) for rank in RANKS} - {0})
         return {
-            f"{self.n_edges:,} edges": [["score", "of the edges", "of the labels at their first cluster"], *shares],
-            "clusters of a label, score > 0.25": [
-                ["labels by frequency", "clusters"],
-                *([f"tenth {d + 1}", f"{x:.2f}"] for d, x in enumerate(self.clusters_by_decile)),
+            f"{self.n_edges:,} edges": [
+                ["edge weight", "fraction of edges", "fraction of labels at their initial cluster"],
+                *fractions,
             ],
+            f"clusters per label (edge weight > {STRONG:g})": _by_decile(self.clusters_by_decile, "clusters"),
             "edges of a cluster, strongest first": [
-                ["place", "mean score"],
-                *([f"{p}", f"{self.by_rank[p - 1]:.3f}"] for p in places),
+                ["rank", "mean edge weight"],
+                *([f"{rank}", f"{self.score_by_rank[rank - 1]:.3f}"] for rank in ranks),
             ],
             **({} if self.search is None else self.search.tables()),
         }
 
 
-THRESHOLDS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.9)
+def _by_decile(values: list[float] | DoubleArray, heading: str) -> Table:
+    """Table of one value per decile of labels, frequent ones first."""
+    return [["label frequency decile", heading], *([f"{d + 1}", f"{value:.2f}"] for d, value in enumerate(values))]

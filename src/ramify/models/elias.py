@@ -15,8 +15,8 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.index.label_graph import LabelGraph, build_clusters, build_edges, matched_clusters, start_logits
-from ramify.index.report import PRUNED_METRICS, IndexReport, Pruned, SearchReport
+from ramify.index.graph_report import PRUNED_METRICS, IndexReport, PruningResult, SearchReport
+from ramify.index.label_graph import LabelGraph, build_clusters, build_edges, init_edge_logits, matched_clusters
 from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary, align_labels
 from ramify.io.store import Store, StoreWriter
@@ -130,7 +130,7 @@ class Elias(EncodedModel):
         matched = matched_clusters(logits[rows], options.beam_size, math.log(options.alpha))
         n_edges = min(self.n_edges or 10 * -(-n_labels // n_clusters), n_labels)
         begin, ends, weights = build_edges(matched, Y[rows], n_edges, cluster_of, threads=threads)
-        edges = Edges(begin, ends, start_logits(ends, weights, n_labels), options.beta, n_labels)
+        edges = Edges(begin, ends, init_edge_logits(ends, weights, n_labels), options.beta, n_labels)
         options = replace(options, cluster_share=self.cluster_rate, edge_share=self.edge_rate)
         labels = member.labels
         if self.fresh_labels:
@@ -213,9 +213,9 @@ class Elias(EncodedModel):
         graphs = [member.graph for member in self.members_]
         n_edges = sum(len(graph.labels) for graph in graphs)
 
-        def row(how: str, result: Evaluation) -> Pruned:
+        def row(how: str, result: Evaluation) -> PruningResult:
             kept = sum(len(member.graph.labels) for member in self.members_) / max(1, n_edges)
-            return Pruned(how, kept, {m: result[m] for m in PRUNED_METRICS if int(m.split("@")[1]) in ks})
+            return PruningResult(how, kept, {m: result[m] for m in PRUNED_METRICS if int(m.split("@")[1]) in ks})
 
         pruning = [row("all", whole)]
         for how, options in _prunings():
@@ -237,7 +237,7 @@ class Elias(EncodedModel):
         training = [["pass", "loss", "validation nDCG"], *history]
         return {**self.index_report(X, y).tables(), "training": training}
 
-    def prune(self, *, threshold: float | None = None, top: int | None = None, share: float | None = None) -> Self:
+    def prune(self, *, threshold: float | None = None, top: int | None = None, fraction: float | None = None) -> Self:
         """Drop weak edges: those that score below the threshold, all but the `top` of each cluster, or all but a share.
 
         A share keeps the best edges of each label, and costs the least for its size. Every label keeps its
@@ -245,7 +245,7 @@ class Elias(EncodedModel):
         """
         self._check_fitted()
         for member in self.members_:
-            member.graph = member.graph.pruned(threshold=threshold, top=top, share=share)
+            member.graph = member.graph.pruned(threshold=threshold, top=top, fraction=fraction)
         return self
 
     def shortlist_recall(self, X: Any, y: Any) -> float:
@@ -281,5 +281,5 @@ class Elias(EncodedModel):
 def _prunings() -> list[tuple[str, dict[str, Any]]]:
     """Ways to prune a graph, from the mildest on: by threshold, and to a share of its edges."""
     return [(f"score ≥ {t:g}", {"threshold": t}) for t in (0.01, 0.05, 0.1, 0.25, 0.5)] + [
-        (f"best {share:.0%}", {"share": share}) for share in (0.5, 0.3, 0.2, 0.1)
+        (f"best {share:.0%}", {"fraction": share}) for share in (0.5, 0.3, 0.2, 0.1)
     ]

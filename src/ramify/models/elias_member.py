@@ -100,7 +100,7 @@ class EliasMember:
             "cluster_offset": self.clusters[1],
             "label_weights": self.labels[0],
             "label_offset": self.labels[1],
-            "edge_begin": self.graph.begin,
+            "edge_begin": self.graph.indptr,
             "edge_labels": self.graph.labels,
             "edge_scores": self.graph.scores,
             "cluster_of": self.cluster_of,

@@ -17,9 +17,9 @@ from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models.encoded import joined
-from ramify.rank.calibrate import Calibrator, fit_calibrator
+from ramify.rank.calibrate import TreeCalibrator, fit_calibrator
 from ramify.rank.linear import LinearConfig, fit_ovr
-from ramify.rank.scores import Transform
+from ramify.rank.score_transforms import ScoreTransform
 
 WIDTH = 400
 """Labels of a point that are ranked again."""
@@ -60,9 +60,9 @@ class SparseRanker:
     offset: FloatArray
     counts: LongArray
     vector_weight: float
-    transform: Transform
+    transform: ScoreTransform
     power: float
-    calibrator: Calibrator | None
+    calibrator: TreeCalibrator | None
 
     @classmethod
     def of(cls, W: Csr, n_sparse: int, config: LinearConfig, counts: LongArray, vector_weight: float) -> SparseRanker:
@@ -77,7 +77,7 @@ class SparseRanker:
             rest[:, -1] * np.float32(config.bias),
             counts,
             vector_weight,
-            Transform.parse("sigmoid" if config.loss == "logistic" else "l3-hinge"),
+            ScoreTransform.parse("sigmoid" if config.loss == "logistic" else "l3-hinge"),
             1.0,
             None,
         )
@@ -130,7 +130,7 @@ class SparseRanker:
         ):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the ranker")
         try:
-            transform = Transform.parse(str(info.get("transform")))
+            transform = ScoreTransform.parse(str(info.get("transform")))
         except ValueError as error:
             raise ModelFormatError(f"{store.path}: {error}") from error
         weights = store.array(f"{prefix}weights", np.float32, ndim=1)
@@ -149,7 +149,7 @@ class SparseRanker:
             info["vector_weight"],
             transform,
             info["power"],
-            None if given is None else Calibrator.load_from(store, given, f"{prefix}calibrator_", 4),
+            None if given is None else TreeCalibrator.load_from(store, given, f"{prefix}calibrator_", 4),
         )
 
 

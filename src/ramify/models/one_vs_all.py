@@ -15,7 +15,7 @@ from ramify.models.base import refuse_given
 from ramify.models.linear import LinearModel
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, fit_ovr
-from ramify.rank.scores import Transform
+from ramify.rank.score_transforms import ScoreTransform
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -33,7 +33,7 @@ class OneVsAll(LinearModel):
     def check_params(self) -> None:
         """Check also that the score transform exists."""
         super().check_params()
-        Transform.parse(self.scores)
+        ScoreTransform.parse(self.scores)
 
     def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
         refuse_given(self, given)
@@ -43,4 +43,4 @@ class OneVsAll(LinearModel):
             W = fit_ovr(X, labels, config=self.linear, seed=self.seed, threads=self.threads, progress=steps(advance))
         n_sparse = X.sparse.shape[1]
         level = PackedLevel.pack(W, tree.levels[0], n_sparse, self.linear.bias, self.threads)
-        self.trees_ = [LinearTree(tree, [level], [Transform.parse(self.scores)], n_sparse)]
+        self.trees_ = [LinearTree(tree, [level], [ScoreTransform.parse(self.scores)], n_sparse)]

@@ -88,12 +88,6 @@ class ShortlistedModel(EncodedModel):
     training: TrainingConfig = param(factory=TrainingConfig, doc="how encoder and classifiers are trained")
     checkpoints: str | None = param(None, "folder for checkpoints; a training that was interrupted goes on from there")
 
-    def check_params(self) -> None:
-        """Refuse settings that do not go together."""
-        super().check_params()
-        if self.index.metric != "cosine":
-            raise ValueError("index.metric must be 'cosine': scores are made of cosines")
-
     # ---- training ----
 
     def _train(self, rows: LongArray, learner: EncoderWithHead, title: str, *, seed: int) -> int:
@@ -219,7 +213,9 @@ class ShortlistedModel(EncodedModel):
             for name, rows in self.curves().items()
         }
         found = [["index", "method", "vectors", "effort", "recall"]]
-        found += [[n, i.method, f"{len(i):,}", f"{i.effort}", f"{i.recall:.1%}"] for n, i in self._indices().items()]
+        found += [
+            [n, i.method, f"{len(i):,}", f"{i.search_width}", f"{i.recall:.1%}"] for n, i in self._indices().items()
+        ]
         chosen = [["weight of the classifier", "of the re-ranker"], [f"{self.beta_:g}", self._reranker_weight()]]
         return {"index": found, "score": chosen, **tables}
 

@@ -24,13 +24,13 @@ from ramify.models.linear import LinearModel
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, fit_ovr, ranking_config
-from ramify.rank.scores import Transform
+from ramify.rank.score_transforms import ScoreTransform
 
 LabelVectors = Literal["pifa", "pii", "spectral"]
 
 _BALANCED: dict[str, Any] = {
-    "method": "halves",
-    "max_leaf": 100,
+    "method": "balanced-2means",
+    "max_leaf_size": 100,
     "max_depth": None,
     "n_terms": 512,
     "max_iterations": 8,
@@ -71,7 +71,7 @@ class XRLinear(LinearModel):
         """Check also that the score transforms exist."""
         super().check_params()
         for name in (self.scores, self.leaf_scores or self.scores):
-            Transform.parse(name)
+            ScoreTransform.parse(name)
 
     # ---- the settings of the papers ----
 
@@ -90,13 +90,13 @@ class XRLinear(LinearModel):
     @classmethod
     def bonsai(cls, **params: Any) -> Self:
         """Return Bonsai's settings (Khandagale et al., 2020): three wide, shallow, unbalanced trees."""
-        tree = TreeConfig(method="kmeans", branching=100, max_leaf=100, max_depth=2, balanced=False)
+        tree = TreeConfig(method="kmeans", branching=100, max_leaf_size=100, max_depth=2, balanced=False)
         return cls(**{**_of_the_papers(), "tree": tree, "n_trees": 3, **params})
 
     @classmethod
     def dismec(cls, **params: Any) -> Self:
         """Return DiSMEC's settings (Babbar and Schölkopf, 2017): no tree, every label against all points."""
-        linear, flat = LinearConfig(threshold=0.01), TreeConfig(max_leaf=2**31 - 1)
+        linear, flat = LinearConfig(threshold=0.01), TreeConfig(max_leaf_size=2**31 - 1)
         return cls(**{**_of_the_papers(), "tree": flat, "linear": linear, "scores": "noop", **params})
 
     # ---- training ----
@@ -137,7 +137,7 @@ class XRLinear(LinearModel):
         trees: list[LinearTree] = []
         for number in range(self.n_trees):
             tree = own_tree
-            if tree is None and labels.shape[1] <= self.tree.max_leaf:
+            if tree is None and labels.shape[1] <= self.tree.max_leaf_size:
                 tree = LabelTree.flat(labels.shape[1])  # nothing to cluster
             elif tree is None:
                 Z = self._label_vectors(X, labels, given["label_features"], number)
@@ -158,8 +158,8 @@ class XRLinear(LinearModel):
         """Train one tree, from the root down."""
         nodes = tree.project(Y)  # Y of each level (n × nodes)
         costs = None if relevance is None else [self._scaled(R) for R in tree.project(relevance)]
-        transforms = [Transform.parse(self.scores)] * (tree.depth - 1) + [
-            Transform.parse(self.leaf_scores or self.scores)
+        transforms = [ScoreTransform.parse(self.scores)] * (tree.depth - 1) + [
+            ScoreTransform.parse(self.leaf_scores or self.scores)
         ]
         n_sparse = X.sparse.shape[1]
         levels: list[PackedLevel] = []

@@ -48,7 +48,9 @@ class XRTransformer(EncodedModel, XRLinear):
 
     tree: TreeConfig = param(factory=lambda: TreeConfig(n_terms=512), doc="how the tree of the ranker is made")
     matcher_tree: TreeConfig = param(
-        factory=lambda: TreeConfig(method="halves", branching=16, max_leaf=16, max_depth=None, n_terms=1024),
+        factory=lambda: TreeConfig(
+            method="balanced-2means", branching=16, max_leaf_size=16, max_depth=None, n_terms=1024
+        ),
         doc="tree that the encoder learns, from its coarse levels to its fine ones",
     )
     min_match_clusters: int = param(

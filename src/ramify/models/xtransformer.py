@@ -21,7 +21,9 @@ class XTransformer(XRTransformer):
     kind: ClassVar[str] = "x-transformer"
 
     matcher_tree: TreeConfig = param(
-        factory=lambda: TreeConfig(method="halves", branching=2**31 - 1, max_leaf=100, max_depth=1, n_terms=1024),
+        factory=lambda: TreeConfig(
+            method="balanced-2means", branching=2**31 - 1, max_leaf_size=100, max_depth=1, n_terms=1024
+        ),
         doc="clusters of labels that the encoder learns",
     )
     fixed_tree: bool = param(True, "the ranker uses the clusters that the encoder learned, and no second ones")

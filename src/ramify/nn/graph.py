@@ -60,7 +60,7 @@ class Edges:
 
     def refresh(self) -> None:
         """Compute all log scores from the logits."""
-        native.neural.score_edges(self.graph.begin, self._state, self.log_beta, 1)
+        native.neural.score_edges(self.graph.indptr, self._state, self.log_beta, 1)
 
     def parents(self, edge_clusters: IntArray) -> IntArray:
         """Cluster (L,) of the strongest edge of each label, -1 where it has none."""
@@ -77,14 +77,14 @@ class Edges:
     def start_gradients(self, clusters: IntArray) -> DoubleArray:
         """Noughts (E,) to add the gradients of the log scores of the given clusters' edges to."""
         for c in self._touched:
-            self.gradients[self.graph.begin[c] : self.graph.begin[c + 1]] = 0
+            self.gradients[self.graph.indptr[c] : self.graph.indptr[c + 1]] = 0
         self._touched = clusters
         return self.gradients
 
     def step(self, adam: Adam, threads: int) -> None:
         """Learn from the gradients that were added up."""
         moments = self.logits.ready_moments()
-        begin, clusters = self.graph.begin, self._touched
+        begin, clusters = self.graph.indptr, self._touched
         native.neural.adam_edges(
             begin, self.gradients, self._state, moments, clusters, self.log_beta, adam.numbers, threads
         )

@@ -10,7 +10,7 @@ import numpy as np
 from ramify import native
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
-from ramify.index.ann.index import AnnConfig, AnnIndex, of_metric
+from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
 from ramify.nn.tables import Arrays, arrays_of, named_arrays
 
@@ -54,12 +54,12 @@ class LabelPlaces:
             places[others],
             config,
             k=k - n_frequent,
-            names=names[others],
+            ids=names[others],
             queries=queries,
             seed=seed,
             threads=threads,
         )
-        return cls(index, names[often], of_metric(places[often], config.metric, threads))
+        return cls(index, names[often], native.matrix.unit_rows(places[often], threads))
 
     def __len__(self) -> int:
         return len(self.index) + len(self.frequent)
@@ -67,8 +67,8 @@ class LabelPlaces:
     def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Numbers and similarities (n, k) of labels near vectors (n, D): the frequent ones and the nearest others."""
         n_frequent = min(len(self.frequent), k // 4)
-        queries = of_metric(vectors, self.index.metric, threads)
-        ids, near = self.index.search_alike(queries, k - n_frequent, threads, ordered=False)
+        queries = native.matrix.unit_rows(vectors, threads)
+        ids, near = self.index.search_unit(queries, k - n_frequent, threads, ordered=False)
         if n_frequent == 0:
             return ids, near
         often = native.matrix.dense_products(self.vectors[:n_frequent], queries, threads)
@@ -99,7 +99,7 @@ class LabelPlaces:
         """Open what `save_to` wrote, for labels with places (n_labels, width)."""
         index = AnnIndex.load_from(store, info, prefix, width, n_labels)
         frequent = store.array(f"{prefix}frequent", np.int32, ndim=1, bounds=(0, max(1, n_labels)))
-        if len(np.unique(np.concatenate([index.names, frequent]))) != len(index) + len(frequent):
+        if len(np.unique(np.concatenate([index.ids, frequent]))) != len(index) + len(frequent):
             raise ModelFormatError(f"{store.path}: the index names a label twice")
         vectors = store.array(f"{prefix}frequent_vectors", np.float32, shape=(len(frequent), width))
         return cls(index, frequent, vectors)

@@ -37,10 +37,10 @@ class TorchGraphHead:
         self.edges = graph if isinstance(graph, Edges) else None
         self._pattern = graph.graph if isinstance(graph, Edges) else graph
         pattern = self._pattern
-        counts = np.diff(pattern.begin)
+        counts = np.diff(pattern.indptr)
         width = max(1, int(counts.max(initial=0)))
         # The edges of a cluster as a row (C, κ), the last edge of all again behind its last one.
-        places = np.where(np.arange(width) < counts[:, None], pattern.begin[:-1, None] + np.arange(width), -1)
+        places = np.where(np.arange(width) < counts[:, None], pattern.indptr[:-1, None] + np.arange(width), -1)
         self._places = self._tensor(places)
         self._edge_labels = self._tensor(pattern.labels.astype(np.int64))
         self._edge_clusters = self._tensor(pattern.edge_clusters().astype(np.int64))
@@ -202,7 +202,7 @@ class TorchGraphHead:
         if self.edges is None:
             return self._pattern
         scores = self.edge_scores(self.weights["edges.values"]).clamp(max=0).cpu().numpy()
-        return LabelGraph(self._pattern.begin, self._pattern.labels, scores, self._pattern.n_labels)
+        return LabelGraph(self._pattern.indptr, self._pattern.labels, scores, self._pattern.n_labels)
 
     def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels of vectors (n, D), by the native search."""

@@ -1,7 +1,7 @@
-"""From raw scores to comparable ones, and how they combine along the path from the root to a label.
+"""Score transforms: from the margin of a node to a score that combines along the path from the root to a label.
 
-Everything is computed in log space: a path's score is a sum, never a product that runs into zero. The forms without
-"log-" give its exponential at the very end.
+Scores are computed in log space, where the score of a path is a sum: a product of small numbers would underflow to 0.
+Transforms whose name does not start with "log-" return the exponential at the end.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ import numpy as np
 from ramify.base.types import AnyArray
 
 MARGIN_BONUS = 1e-5
-"""Margins over 1 would all tie at a hinge; this much a unit puts the wider one first (as in cpp/beam.h).
+"""Log score per unit of margin beyond 1. It breaks the ties of a hinge by margin, and is too small to matter otherwise.
 
-Inner nodes share theirs with everything below, where it would drown what the labels say: it ends at a margin of 2.
+All labels below an inner node inherit the node's bonus, which could outweigh their own; it ends at a margin of 2.
 """
 CERTAIN_MARGIN = 40.0
-"""What a label that nothing speaks against gets on top: more than any other has."""
+"""Margin added to a label that every sample has: more than any trained margin."""
 
 _HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-(hinge|norm)")
 
 
 @dataclass(frozen=True)
-class Transform:
-    """What becomes of the raw score v of a node, given the log score g of its parent.
+class ScoreTransform:
+    """Score of a node from its margin v and the log score g of its parent (PECOS: Yu et al. 2022).
 
-    ============ ============================ =======================
-    name         log score                    score that users see
-    ============ ============================ =======================
-    noop         v, whatever g                the same
-    sigmoid      g + log σ(v)                 its exponential
-    lp-hinge     g - max(0, 1 - v)^p          its exponential
-    lp-norm      as lp-hinge                  exp(-s), s the p-th root of the shortfall
+    ============ ============================ =========================
+    name         log score                    score in the ranking
+    ============ ============================ =========================
+    noop         v, g is ignored              v
+    sigmoid      g + log σ(v)                 exp(log score)
+    lp-hinge     g - max(0, 1 - v)^p          exp(log score)
+    lp-norm      as lp-hinge                  exp(-(-log score)^(1/p))
     log-…        as without "log-"            without the exponential
-    ============ ============================ =======================
+    ============ ============================ =========================
 
-    lp-norm ranks exactly as lp-hinge does, but its scores are spread out: for large p those of lp-hinge are all near 0
-    or 1. It is the exponential of the p-norm of what the nodes of the path fall short of a margin of 1.
+    lp-norm ranks exactly as lp-hinge. Its score is exp(-‖h‖ₚ), where h are the hinge losses of the nodes on the path,
+    and is spread over (0, 1], while for large p the scores of lp-hinge are all close to 0 or 1.
     """
 
     NOOP: ClassVar[int] = 0
@@ -54,8 +54,8 @@ class Transform:
     is_norm: bool = False
 
     @classmethod
-    def parse(cls, name: str) -> Transform:
-        """Find a transform by its name, such as "l3-hinge", "log-sigmoid" or "noop"."""
+    def parse(cls, name: str) -> ScoreTransform:
+        """Return the transform with the given name, such as "l3-hinge", "log-sigmoid" or "noop"."""
         if name == "noop":
             return cls(name, cls.NOOP, 1.0, True)
         if name in ("sigmoid", "log-sigmoid"):
@@ -64,29 +64,29 @@ class Transform:
         if match and float(match[2]) > 0:
             return cls(name, cls.HINGE, float(match[2]), match[1] is not None, match[3] == "norm")
         raise ValueError(
-            f"unknown score transform {name!r}; there are noop, sigmoid, log-sigmoid, and l1-hinge, l2-hinge, l3-hinge "
-            "and so on, also as l3-norm, log-l3-hinge and log-l3-norm"
+            f"unknown score transform {name!r}; use 'noop', 'sigmoid', or 'lp-hinge' or 'lp-norm' with a number p > 0, "
+            "such as 'l3-hinge'; all but 'noop' also take the prefix 'log-'"
         )
 
     def log_score(self, v: Any, parent: Any = 0.0, *, are_labels: bool = True) -> AnyArray:
-        """Return the log score of raw scores v below parents with the given log scores."""
+        """Log scores of nodes with margins v, below parents with the given log scores."""
         v = np.asarray(v, np.float32)
         if self.kind == self.NOOP:
             return np.asarray(v)
         if self.kind == self.SIGMOID:
             return np.asarray(parent - np.logaddexp(np.float32(0), -v), np.float32)
-        short, over = np.maximum(np.float32(0), 1 - v), np.clip(v - 1, 0, None if are_labels else 1)
-        return np.asarray(parent - short ** np.float32(self.power) + MARGIN_BONUS * over, np.float32)
+        hinge, excess = np.maximum(np.float32(0), 1 - v), np.clip(v - 1, 0, None if are_labels else 1)
+        return np.asarray(parent - hinge ** np.float32(self.power) + MARGIN_BONUS * excess, np.float32)
 
     def spread(self, log_scores: AnyArray) -> AnyArray:
-        """Return what is averaged over trees: log scores, spread out by the root for norms."""
+        """Log scores to average over trees: -‖h‖ₚ for norms, unchanged for the others."""
         if not self.is_norm:
             return log_scores
         root = np.maximum(-log_scores, 0) ** np.float32(1 / self.power)
-        return np.asarray(np.where(log_scores > 0, log_scores, -root), np.float32)  # over 0: the bonus of wide margins
+        return np.asarray(np.where(log_scores > 0, log_scores, -root), np.float32)  # above 0: MARGIN_BONUS
 
     def finish(self, log_scores: AnyArray) -> AnyArray:
-        """Return the scores that users see, from what `spread` gave."""
+        """Scores of the ranking, from the results of `spread`."""
         if self.kind != self.NOOP:
             log_scores = np.minimum(log_scores, 0)
         return np.asarray(log_scores if self.is_log else np.exp(log_scores))
