@@ -47,7 +47,7 @@ class LabelTree:
         if len(self.labels) and not (self.labels.min() >= 0 and self.labels.max() < self.n_labels):
             raise DataError(f"the tree has label ids outside 0 to {self.n_labels - 1}")
         if len(self.labels) < self.n_labels:
-            raise DataError(f"{self.n_labels} labels on {len(self.labels)} leaves: some labels have no leaf in the tree")
+            raise DataError(f"{self.n_labels} labels on {len(self.labels)} leaves: some have no leaf in the tree")
 
     def check_complete(self) -> LabelTree:
         """Raise `DataError` if a label has no leaf, else return the tree. Loading a model skips this O(L) check."""
