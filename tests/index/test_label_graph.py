@@ -114,14 +114,14 @@ def test_report():
 
 
 def test_search_report():
-    pruning = [PruningResult("all", 1.0, {"P@1": 80.0}), PruningResult("weight ≥ 0.5", 0.25, {"P@1": 70.0})]
+    pruning = [PruningResult("all", 1.0, {"P@1": 80.0}), PruningResult("score ≥ 0.5", 0.25, {"P@1": 70.0})]
     tables = SearchReport({1: 40.0, 10: 90.0}, 95.0, [60.0, 30.0], pruning).tables()
     assert tables["recall"][-1] == ["shortlist recall", "95.00"]
     assert tables["R@10 by label frequency"][1:] == [["1", "60.00"], ["2", "30.00"]]
     assert tables["pruning"] == [
         ["criterion", "edges kept", "P@1"],
         ["all", "100.0%", "80.00"],
-        ["weight ≥ 0.5", "25.0%", "70.00"],
+        ["score ≥ 0.5", "25.0%", "70.00"],
     ]
 
 

@@ -67,11 +67,13 @@ def test_reaches_the_optimum_of_liblinear(loss, C):
 @pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
 def test_default_tolerance_is_close_to_the_optimum(loss):
     X, Y = problem(n=400, seed=2)
-    near = fit_ovr(X, Y, config=LinearConfig(loss=loss, threshold=0.0)).toarray()
+    approximate = fit_ovr(X, Y, config=LinearConfig(loss=loss, threshold=0.0)).toarray()
     exact = fit_ovr(X, Y, config=LinearConfig(loss=loss, **EXACT)).toarray()
     for label in (0, 10):
         y = signs(Y, label)
-        a, b = (reference.ovr_objective(X.toarray(), y, W[label].astype(float), loss=loss) for W in (near, exact))
+        a, b = (
+            reference.ovr_objective(X.toarray(), y, W[label].astype(float), loss=loss) for W in (approximate, exact)
+        )
         assert a == pytest.approx(b, rel=0.03)
 
 
@@ -212,10 +214,10 @@ print(native.matrix.isa(), hashlib.sha256(b"".join(out[1:])).hexdigest())
 
 def test_threshold_and_max_nonzeros_per_label():
     X, Y = problem(seed=11)
-    whole = fit_ovr(X, Y, config=LinearConfig(threshold=0.0)).toarray()
+    unpruned = fit_ovr(X, Y, config=LinearConfig(threshold=0.0)).toarray()
     cut = fit_ovr(X, Y, config=LinearConfig(threshold=0.3)).toarray()
-    expected = np.where(np.abs(whole) >= np.float32(0.3), whole, 0)
-    expected[:, -1] = whole[:, -1]  # the bias is kept
+    expected = np.where(np.abs(unpruned) >= np.float32(0.3), unpruned, 0)
+    expected[:, -1] = unpruned[:, -1]  # the bias is kept
     assert np.array_equal(cut, expected)
     few = fit_ovr(X, Y, config=LinearConfig(threshold=0.0, max_nonzeros_per_label=4))
     for label in range(Y.shape[1]):
@@ -223,8 +225,8 @@ def test_threshold_and_max_nonzeros_per_label():
         assert row.nnz <= 5
         assert row.has_sorted_indices
         kept = row.indices[row.indices < 40]
-        assert set(kept) == set(np.argsort(-np.abs(whole[label, :-1]))[:4])
-        assert row[0, 40] == whole[label, 40]
+        assert set(kept) == set(np.argsort(-np.abs(unpruned[label, :-1]))[:4])
+        assert row[0, 40] == unpruned[label, 40]
 
 
 def test_without_bias():

@@ -10,11 +10,11 @@ from ramify.base.types import AnyArray, DoubleArray, IntArray
 from ramify.index.label_graph import LabelGraph
 
 THRESHOLDS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.9)
-"""Edge weights at which edges and labels are counted."""
+"""Edge scores at which edges and labels are counted."""
 STRONG = 0.25
-"""Edge weight above which a cluster counts as one of a label's clusters."""
+"""Edge score above which a cluster counts as one of a label's clusters."""
 RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Ranks within a cluster whose mean edge weight the table shows."""
+"""Ranks within a cluster whose mean edge score the table shows."""
 PRUNED_METRICS = ("P@1", "P@5", "R@10", "R@100")
 """Metrics that are compared before and after pruning."""
 
@@ -76,11 +76,11 @@ class IndexReport:
     Attributes
     ----------
     n_edges : number of edges E
-    edges_above : fraction of the edges with a weight above each threshold
-    labels_above : fraction of the labels whose edge to their initial cluster has a weight above each threshold
-    clusters_by_decile : (10,) mean number of clusters to which a label is connected with a weight above `STRONG`, by
+    edges_above : fraction of the edges with a score above each threshold
+    labels_above : fraction of the labels whose edge to their initial cluster has a score above each threshold
+    clusters_by_decile : (10,) mean number of clusters to which a label is connected with a score above `STRONG`, by
         decile of labels, frequent ones first
-    score_by_rank : mean weight of the strongest, second strongest, … edge of a cluster
+    score_by_rank : mean score of the strongest, second strongest, … edge of a cluster
     search : quality of a search; None without data
     """
 
@@ -94,17 +94,17 @@ class IndexReport:
     @classmethod
     def of(cls, graph: LabelGraph, cluster_of: IntArray, deciles: AnyArray) -> IndexReport:
         """Compute the statistics of a graph, given the initial cluster (L,) and frequency decile (L,) of each label."""
-        weights, clusters = np.exp(graph.scores.astype(np.float64)), graph.edge_clusters()
-        initial = weights[clusters == cluster_of[graph.labels]]
-        n_strong = np.bincount(graph.labels, weights > STRONG, minlength=graph.n_labels)
-        order = np.lexsort((-weights, clusters))
+        scores, clusters = np.exp(graph.scores.astype(np.float64)), graph.edge_clusters()
+        initial = scores[clusters == cluster_of[graph.labels]]
+        n_strong = np.bincount(graph.labels, scores > STRONG, minlength=graph.n_labels)
+        order = np.lexsort((-scores, clusters))
         ranks = np.arange(len(order)) - graph.indptr[clusters[order]]
         return cls(
-            len(weights),
-            {t: float(np.mean(weights > t)) if len(weights) else 0.0 for t in THRESHOLDS},
+            len(scores),
+            {t: float(np.mean(scores > t)) if len(scores) else 0.0 for t in THRESHOLDS},
             {t: float((initial > t).sum() / max(1, graph.n_labels)) for t in THRESHOLDS},
             np.array([n_strong[deciles == d].mean() if np.any(deciles == d) else np.nan for d in range(10)]),
-            np.bincount(ranks, weights[order]) / np.maximum(1, np.bincount(ranks)),
+            np.bincount(ranks, scores[order]) / np.maximum(1, np.bincount(ranks)),
         )
 
     def tables(self) -> dict[str, Table]:
@@ -113,12 +113,12 @@ class IndexReport:
         ranks = sorted({min(rank, len(self.score_by_rank)) for rank in RANKS} - {0})
         return {
             f"{self.n_edges:,} edges": [
-                ["edge weight", "fraction of edges", "fraction of labels at their initial cluster"],
+                ["edge score", "fraction of edges", "fraction of labels at their initial cluster"],
                 *fractions,
             ],
-            f"clusters per label (edge weight > {STRONG:g})": _by_decile(self.clusters_by_decile, "clusters"),
+            f"clusters per label (edge score > {STRONG:g})": _by_decile(self.clusters_by_decile, "clusters"),
             "edges of a cluster, strongest first": [
-                ["rank", "mean edge weight"],
+                ["rank", "mean edge score"],
                 *([f"{rank}", f"{self.score_by_rank[rank - 1]:.3f}"] for rank in ranks),
             ],
             **({} if self.search is None else self.search.tables()),

@@ -1,4 +1,4 @@
-"""Bipartite graph of clusters and labels with learned edge weights: the index of ELIAS (Gupta et al. 2022).
+"""Bipartite graph of clusters and labels with learned edge scores: the index of ELIAS (Gupta et al. 2022).
 
 A label tree assigns each label to one cluster. Here a label may be connected to several, by an adjacency matrix
 A ∈ [0, 1] (C × L) that is trained together with the model:
@@ -24,7 +24,7 @@ from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.kmeans import TreeConfig, balanced_clusters
 
 MIN_EDGE_LOGIT = -5.0
-"""Lower bound on initial edge logits, so that weak edges still receive gradients."""
+"""Lower bound on initial edge logits, so that training can still strengthen the weakest edges."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +54,11 @@ class LabelGraph:
         if len(self.labels) and not (self.labels.min() >= 0 and self.labels.max() < self.n_labels):
             raise DataError(f"the label graph has label ids outside 0 to {self.n_labels - 1}")
         if not np.all(self.scores <= 0):  # also refuses NaN
-            raise DataError("the label graph has edge weights above 1, or NaN")
+            raise DataError("the label graph has edge scores above 1, or NaN")
 
     @classmethod
     def from_clusters(cls, cluster_of: IntArray, n_clusters: int) -> LabelGraph:
-        """Graph of a partition: each label is connected to its cluster cluster_of (L,), with weight 1."""
+        """Graph of a partition: each label is connected to its cluster cluster_of (L,), with score 1."""
         labels = np.argsort(cluster_of, kind="stable").astype(np.int32)
         indptr = indptr_from_counts(np.bincount(cluster_of, minlength=n_clusters))
         return cls(indptr, labels, np.zeros(len(labels), np.float32), len(cluster_of))
@@ -84,7 +84,7 @@ class LabelGraph:
 
         Parameters
         ----------
-        threshold : drop edges with a weight below it
+        threshold : drop edges with a score below it
         top : keep so many edges of each cluster, the strongest
         fraction : keep this fraction of all edges: first the strongest edge of each label, then the second of each, and
             so on. It costs the least accuracy for a given size
