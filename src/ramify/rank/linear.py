@@ -28,9 +28,11 @@ from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 class LinearConfig(Config):
     """Parameters of one-vs-rest linear classifiers."""
 
-    loss: Literal["squared_hinge", "hinge", "logistic"] = param("squared_hinge", "loss of a margin")
+    loss: Literal["squared_hinge", "hinge", "logistic"] = param(
+        "squared_hinge", "loss of a margin; 'logistic' also separates labels beyond a margin of 1"
+    )
     C: float = param(1.0, "inverse regularization strength; raising it fits the training data more closely", above=0)
-    positive_weight: float = param(1.0, "factor on the loss of positives", above=0)
+    positive_weight: float = param(1.0, "factor on the loss of positives; raising it favors recall", above=0)
     tail_weight: float = param(
         1.0,
         "further factor on the loss of positives of the rarest labels; a label with n samples gets "
@@ -38,22 +40,20 @@ class LinearConfig(Config):
         above=0,
     )
     tail_count: float = param(
-        100.0, "samples of a label at which the tail weighting has half its effect; raising it includes more labels",
-        above=0,
-    )  # fmt: skip
-    negative_weight: float = param(1.0, "factor on the loss of negatives", above=0)
+        100.0, "samples of a label at which tail weighting has half its effect; raising it affects more labels", above=0
+    )
+    negative_weight: float = param(1.0, "factor on the loss of negatives; raising it favors precision", above=0)
     bias: float = param(1.0, "value of the constant feature; 0: no bias", low=0)
     threshold: float = param(
         0.1,
-        "weights of sparse features with a smaller magnitude are dropped; raising it makes the model smaller and "
-        "faster",
+        "weights of sparse features below this magnitude are dropped; raising it shrinks and speeds up the model",
         low=0,
     )
     max_nonzeros_per_label: int | None = param(
         None, "weights kept per label, those of the largest magnitude, besides the bias; None: all", low=1
     )
     tolerance: float = param(
-        0.2, "largest violation of the optimality conditions at which training stops; raising it is faster", above=0
+        0.2, "training stops at this violation of the optimality conditions; raising it is faster, less exact", above=0
     )
     max_epochs: int = param(100, "epochs over the training set of a label at most", low=1)
 

@@ -42,8 +42,8 @@ class AnnConfig(Config):
     )
     nlist: int | None = param(
         None,
-        "ivf: number of inverted lists; more make a list shorter, and need a larger nprobe; None: the power of two "
-        "nearest to twice the square root of the number of vectors",
+        "ivf: number of inverted lists; raising it makes the lists shorter, and needs a larger nprobe; None: about "
+        "2·√n for n vectors, as a power of two",
         low=1,
     )
     nprobe: int | None = param(
@@ -58,7 +58,9 @@ class AnnConfig(Config):
         high=512,
     )
     ef_construction: int = param(
-        128, "hnsw: candidates considered when a vector is inserted; raising it makes a better graph, slower", low=1
+        128,
+        "hnsw: candidates considered when a vector is inserted; raising it raises recall and the time to build",
+        low=1,
     )
     ef_search: int | None = param(
         None,
