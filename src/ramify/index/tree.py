@@ -277,7 +277,7 @@ def paths_in_order(paths: Mapping[Hashable, Any], labels: Iterable[Hashable]) ->
     ordered = []
     for label in labels:
         if label not in paths:
-            raise DataError(f"the given tree has no path for label {label!r}")
+            raise DataError(f"label {label!r} has no path in the given tree")
         ordered.append(paths[label])
     return ordered
 
