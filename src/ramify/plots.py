@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ramify.index.graph_report import THRESHOLDS, IndexReport
+from ramify.index.graph_report import THRESHOLDS, GraphReport
 
 
-def plot_index(report: IndexReport, folder: str | os.PathLike[str]) -> list[Path]:
+def plot_index(report: GraphReport, folder: str | os.PathLike[str]) -> list[Path]:
     """Draw what an index looks like into a folder; return the files."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
@@ -72,12 +72,12 @@ def _curve(axes: Any, name: str, rows: list[list[float]]) -> None:
     axes.legend()
 
 
-def _edge_scores(axes: Any, report: IndexReport) -> None:
+def _edge_scores(axes: Any, report: GraphReport) -> None:
     axes.plot(np.arange(1, len(report.score_by_rank) + 1), report.score_by_rank)
     axes.set(xlabel="edge of a cluster, strongest first", ylabel="mean score", xscale="log", title="Edges of a cluster")
 
 
-def _clusters_by_decile(axes: Any, report: IndexReport) -> None:
+def _clusters_by_decile(axes: Any, report: GraphReport) -> None:
     _by_decile(axes, report.clusters_by_decile.tolist(), "clusters with a score over 0.25")
     axes.set_title("Clusters of a label")
 
@@ -87,7 +87,7 @@ def _by_decile(axes: Any, values: list[float], name: str) -> None:
     axes.set(xlabel="tenth of the labels, most frequent first", ylabel=name, xticks=np.arange(1, len(values) + 1))
 
 
-def _surviving_edges(axes: Any, report: IndexReport) -> None:
+def _surviving_edges(axes: Any, report: GraphReport) -> None:
     axes.plot(THRESHOLDS, [100 * report.labels_above[t] for t in THRESHOLDS], marker="o")
     axes.set(xlabel="score over", ylabel="labels (%)", title="Labels that hang on their first cluster", ylim=(0, 100))
 
@@ -99,7 +99,7 @@ def _recall(axes: Any, recall: dict[int, float], shortlist: float) -> None:
     axes.legend()
 
 
-def _pruning(axes: Any, report: IndexReport) -> None:
+def _pruning(axes: Any, report: GraphReport) -> None:
     assert report.search is not None
     rows = sorted(report.search.pruning, key=lambda row: row.kept_fraction)
     for name in rows[0].metrics:

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from ramify import DataError
-from ramify.index.graph_report import IndexReport, PruningResult, SearchReport
+from ramify.index.graph_report import GraphReport, PruningResult, SearchReport
 from ramify.index.label_graph import LabelGraph, build_clusters, build_edges, init_edge_logits, matched_clusters
 
 
@@ -104,7 +104,7 @@ def test_matched_clusters_are_the_best_of_each_row():
 
 
 def test_report():
-    report = IndexReport.of(graph(), np.array([0, 0, 2, 2], np.int32), np.array([0, 3, 3, 9]))
+    report = GraphReport.of(graph(), np.array([0, 0, 2, 2], np.int32), np.array([0, 3, 3, 9]))
     assert report.n_edges == 5
     assert report.edges_above[0.25] == pytest.approx(3 / 5)
     assert report.labels_above[0.25] == pytest.approx(2 / 4)  # labels 0 and 3; the edge of 1 is weaker, 2 has none

@@ -164,7 +164,7 @@ def test_selected_labels_are_what_the_search_finds(zoo):
         asked.data[:] = 1
         scores = model.predict_selected(texts[:30], asked)
         assert np.allclose(scores.toarray(), ranking.to_csr().toarray(), atol=1e-6)
-    with pytest.raises(ramify.DataError, match="must be 30 rows × 12 labels"):
+    with pytest.raises(ramify.DataError, match="needed is 30 × 12"):
         model.predict_selected(texts[:30], sparse.csr_matrix((30, 5)))
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from ramify.rank.calibrate import RowCalibrator, fit_calibrator, fit_row_calibrator
+from ramify.rank.calibrate import RowCalibrator, fit_row_calibrator, fit_tree_calibrator
 
 
 def test_tree_calibrator_against_scikit_learn():
     random = np.random.default_rng(0)
     features = random.random((3000, 4)).astype(np.float32)
     correct = random.random(3000) < features[:, 0] * features[:, 1]
-    calibrator = fit_calibrator(features, correct)
+    calibrator = fit_tree_calibrator(features, correct)
     model = DecisionTreeClassifier(max_depth=5, min_samples_leaf=20, random_state=0).fit(features, correct)
     assert calibrator(features) == pytest.approx(model.predict_proba(features)[:, 1], abs=1e-6)
     assert calibrator(features)[features[:, :2].min(axis=1) > 0.8].mean() > 0.6
@@ -22,7 +22,7 @@ def test_tree_calibrator_against_scikit_learn():
 @pytest.mark.parametrize("value", [True, False])
 def test_tree_calibrator_of_one_class(value):
     features = np.random.default_rng(0).random((50, 4)).astype(np.float32)
-    assert np.all(fit_calibrator(features, np.full(50, value))(features) == float(value))
+    assert np.all(fit_tree_calibrator(features, np.full(50, value))(features) == float(value))
 
 
 def test_row_calibrator_recovers_known_parameters():

@@ -14,7 +14,7 @@ from variants import digests
 
 from ramify import DataError
 from ramify.base.mixed import Mixed
-from ramify.rank.linear import LinearConfig, fit_ovr
+from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
 
 pytestmark = pytest.mark.native
 
@@ -289,6 +289,15 @@ def test_inconsistent_arguments_are_refused():
             fit_ovr(X, Y, **options)
     with pytest.raises(DataError, match="X has 119"):
         fit_ovr(X[1:], Y)
+
+
+def test_check_relevance():
+    _, Y = problem()
+    assert check_relevance(None, Y) is None
+    assert check_relevance(Y.tocsc() * 2, Y).data.tolist() == [2] * Y.nnz
+    for invalid in (-Y, Y[1:], Y[:, ::-1]):
+        with pytest.raises(DataError, match="relevance must"):
+            check_relevance(invalid, Y)
 
 
 def test_progress_counts_labels_and_its_errors_propagate():

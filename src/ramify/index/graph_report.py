@@ -15,7 +15,7 @@ STRONG = 0.25
 """Edge score above which a cluster counts as one of a label's clusters."""
 RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 """Ranks within a cluster whose mean edge score the table shows."""
-PRUNED_METRICS = ("P@1", "P@5", "R@10", "R@100")
+PRUNING_METRICS = ("P@1", "P@5", "R@10", "R@100")
 """Metrics that are compared before and after pruning."""
 
 Table = list[list[str]]
@@ -70,7 +70,7 @@ class SearchReport:
 
 
 @dataclass(frozen=True, eq=False)
-class IndexReport:
+class GraphReport:
     """Statistics of a label graph.
 
     Attributes
@@ -92,7 +92,7 @@ class IndexReport:
     search: SearchReport | None = None
 
     @classmethod
-    def of(cls, graph: LabelGraph, cluster_of: IntArray, deciles: AnyArray) -> IndexReport:
+    def of(cls, graph: LabelGraph, cluster_of: IntArray, deciles: AnyArray) -> GraphReport:
         """Compute the statistics of a graph, given the initial cluster (L,) and frequency decile (L,) of each label."""
         scores, clusters = np.exp(graph.scores.astype(np.float64)), graph.edge_clusters()
         initial = scores[clusters == cluster_of[graph.labels]]

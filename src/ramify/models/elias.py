@@ -15,7 +15,7 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.index.graph_report import PRUNED_METRICS, IndexReport, PruningResult, SearchReport
+from ramify.index.graph_report import PRUNING_METRICS, GraphReport, PruningResult, SearchReport
 from ramify.index.label_graph import LabelGraph, build_clusters, build_edges, init_edge_logits, matched_clusters
 from ramify.io.inputs import Inputs
 from ramify.io.labels import LabelVocabulary, align_labels
@@ -195,7 +195,7 @@ class Elias(EncodedModel):
 
     # ---- looking at what was learned ----
 
-    def index_report(self, X: Any = None, y: Any = None) -> IndexReport:
+    def index_report(self, X: Any = None, y: Any = None) -> GraphReport:
         """What the graph of the first model looks like: strong edges, clusters of frequent and rare labels.
 
         With data X and their labels y also what a search finds: recall, the deciles that it comes from, and what is
@@ -203,7 +203,7 @@ class Elias(EncodedModel):
         """
         self._check_fitted()
         member = self.members_[0]
-        found = IndexReport.of(member.graph, member.cluster_of, frequency_deciles(self.label_counts_.counts))
+        found = GraphReport.of(member.graph, member.cluster_of, frequency_deciles(self.label_counts_.counts))
         return found if X is None else replace(found, search=self._search_report(X, y))
 
     def _search_report(self, X: Any, y: Any) -> SearchReport:
@@ -215,7 +215,7 @@ class Elias(EncodedModel):
 
         def row(how: str, result: Evaluation) -> PruningResult:
             kept = sum(len(member.graph.labels) for member in self.members_) / max(1, n_edges)
-            return PruningResult(how, kept, {m: result[m] for m in PRUNED_METRICS if int(m.split("@")[1]) in ks})
+            return PruningResult(how, kept, {m: result[m] for m in PRUNING_METRICS if int(m.split("@")[1]) in ks})
 
         pruning = [row("all", whole)]
         for how, options in _prunings():

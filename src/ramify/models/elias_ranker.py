@@ -17,7 +17,7 @@ from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models.encoded import joined
-from ramify.rank.calibrate import TreeCalibrator, fit_calibrator
+from ramify.rank.calibrate import TreeCalibrator, fit_tree_calibrator
 from ramify.rank.linear import LinearConfig, fit_ovr
 from ramify.rank.score_transforms import ScoreTransform
 
@@ -221,7 +221,7 @@ def fit_ranker(
     pairs = _pair_features(pq, p, q, plain.counts, ids)[there.ravel()]
     candidates: list[SparseRanker | None] = [None, plain]
     if truth.any():
-        candidates.append(replace(plain, calibrator=fit_calibrator(pairs, truth[there], seed=seed)))
+        candidates.append(replace(plain, calibrator=fit_tree_calibrator(pairs, truth[there], seed=seed)))
     best = max(candidates, key=lambda ranker: judge(ranker, 1))
     if best is None:
         return None

@@ -72,7 +72,7 @@ class TreeCalibrator:
         )
 
 
-def fit_calibrator(features: AnyArray, correct: AnyArray, *, depth: int = 5, seed: int = 0) -> TreeCalibrator:
+def fit_tree_calibrator(features: AnyArray, correct: AnyArray, *, depth: int = 5, seed: int = 0) -> TreeCalibrator:
     """Fit a `TreeCalibrator` to features (n, f) of pairs and whether each is correct (n,)."""
     from sklearn.tree import DecisionTreeClassifier
 

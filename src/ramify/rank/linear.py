@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -110,11 +110,7 @@ def fit_ovr(
         raise DataError(f"M must be {n} samples × {len(indptr) - 1} clusters; it is {M.shape[0]} × {M.shape[1]}")
     positives = _without_zeros(as_csr(Y, "Y"))
     if relevance is not None:
-        positives = as_csr(relevance, "relevance")
-        if not np.array_equal(positives.indptr, Y.indptr) or not np.array_equal(positives.indices, Y.indices):
-            raise DataError("relevance must have an entry exactly where Y has one")
-        if positives.nnz and positives.data.min() < 0:
-            raise DataError("relevance must not be negative")
+        positives = check_relevance(relevance, Y)
     return native.linear.fit_ovr(
         mixed,
         positives.T.tocsr(),
@@ -134,6 +130,22 @@ def fit_ovr(
         threads=resolve_threads(threads),
         progress=progress,
     )
+
+
+@overload
+def check_relevance(relevance: None, Y: Csr) -> None: ...
+@overload
+def check_relevance(relevance: Any, Y: Csr) -> Csr: ...
+def check_relevance(relevance: Any, Y: Csr) -> Csr | None:
+    """Validate the relevance of positives: ≥ 0, with the sparsity pattern of Y (n × L). None is returned as it is."""
+    if relevance is None:
+        return None
+    R = as_csr(relevance, "relevance")
+    if R.shape != Y.shape or not np.array_equal(R.indptr, Y.indptr) or not np.array_equal(R.indices, Y.indices):
+        raise DataError("relevance must have an entry exactly where Y has one")
+    if R.nnz and R.data.min() < 0:
+        raise DataError("relevance must not be negative")
+    return R
 
 
 def _without_zeros(matrix: Csr) -> Csr:
