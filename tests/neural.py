@@ -37,7 +37,7 @@ def logit_gradients(head, found):
         return None
     passed = np.where(head.edges.raw <= 0, found.edge_scores, 0)
     shares = np.exp(head.edges.raw.astype(np.float64) - head.edges.log_beta)
-    gradients, begin = np.empty(len(passed)), head.graph.begin
+    gradients, begin = np.empty(len(passed)), head.graph.indptr
     for c in range(head.graph.n_clusters):
         row = slice(begin[c], begin[c + 1])
         gradients[row] = passed[row] - shares[row] * passed[row].sum()

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ramify.index.report import THRESHOLDS, IndexReport
+from ramify.index.graph_report import THRESHOLDS, GraphReport
 
 
-def plot_index(report: IndexReport, folder: str | os.PathLike[str]) -> list[Path]:
+def plot_index(report: GraphReport, folder: str | os.PathLike[str]) -> list[Path]:
     """Draw what an index looks like into a folder; return the files."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
@@ -25,8 +25,10 @@ def plot_index(report: IndexReport, folder: str | os.PathLike[str]) -> list[Path
     if report.search is not None:
         search = report.search
         drawings |= {
-            "recall": lambda axes: _recall(axes, search.recall, search.shortlist),
-            "recall-by-decile": lambda axes: _by_decile(axes, search.by_decile, f"part of R@{max(search.recall)} (%)"),
+            "recall": lambda axes: _recall(axes, search.recall, search.shortlist_recall),
+            "recall-by-decile": lambda axes: _by_decile(
+                axes, search.recall_by_decile, f"part of R@{max(search.recall)} (%)"
+            ),
             "pruning": lambda axes: _pruning(axes, report),
         }
     return [_draw(place / f"{name}.png", draw) for name, draw in drawings.items()]
@@ -70,12 +72,12 @@ def _curve(axes: Any, name: str, rows: list[list[float]]) -> None:
     axes.legend()
 
 
-def _edge_scores(axes: Any, report: IndexReport) -> None:
-    axes.plot(np.arange(1, len(report.by_rank) + 1), report.by_rank)
+def _edge_scores(axes: Any, report: GraphReport) -> None:
+    axes.plot(np.arange(1, len(report.score_by_rank) + 1), report.score_by_rank)
     axes.set(xlabel="edge of a cluster, strongest first", ylabel="mean score", xscale="log", title="Edges of a cluster")
 
 
-def _clusters_by_decile(axes: Any, report: IndexReport) -> None:
+def _clusters_by_decile(axes: Any, report: GraphReport) -> None:
     _by_decile(axes, report.clusters_by_decile.tolist(), "clusters with a score over 0.25")
     axes.set_title("Clusters of a label")
 
@@ -85,8 +87,8 @@ def _by_decile(axes: Any, values: list[float], name: str) -> None:
     axes.set(xlabel="tenth of the labels, most frequent first", ylabel=name, xticks=np.arange(1, len(values) + 1))
 
 
-def _surviving_edges(axes: Any, report: IndexReport) -> None:
-    axes.plot(THRESHOLDS, [100 * report.survived[t] for t in THRESHOLDS], marker="o")
+def _surviving_edges(axes: Any, report: GraphReport) -> None:
+    axes.plot(THRESHOLDS, [100 * report.labels_above[t] for t in THRESHOLDS], marker="o")
     axes.set(xlabel="score over", ylabel="labels (%)", title="Labels that hang on their first cluster", ylim=(0, 100))
 
 
@@ -97,10 +99,12 @@ def _recall(axes: Any, recall: dict[int, float], shortlist: float) -> None:
     axes.legend()
 
 
-def _pruning(axes: Any, report: IndexReport) -> None:
+def _pruning(axes: Any, report: GraphReport) -> None:
     assert report.search is not None
-    rows = sorted(report.search.pruning, key=lambda row: row.kept)
+    rows = sorted(report.search.pruning, key=lambda row: row.kept_fraction)
     for name in rows[0].metrics:
-        axes.plot([100 * row.kept for row in rows], [row.metrics[name] for row in rows], marker="o", label=name)
+        axes.plot(
+            [100 * row.kept_fraction for row in rows], [row.metrics[name] for row in rows], marker="o", label=name
+        )
     axes.set(xlabel="edges kept (%)", ylabel="%", title="Pruning")
     axes.legend()

@@ -69,9 +69,9 @@ def test_report(model, data, tmp_path):
     n_edges = len(model.members_[0].graph.labels)
     report = model.index_report(*data)
     assert len(model.members_[0].graph.labels) == n_edges  # looking changes nothing
-    assert report.search.recall[100] == pytest.approx(sum(report.search.by_decile))
-    assert report.search.shortlist >= report.search.recall[100] - 1e-9
-    kept = [row.kept for row in report.search.pruning]
+    assert report.search.recall[100] == pytest.approx(sum(report.search.recall_by_decile))
+    assert report.search.shortlist_recall >= report.search.recall[100] - 1e-9
+    kept = [row.kept_fraction for row in report.search.pruning]
     assert kept[0] == 1
     assert min(kept) < 0.5
     assert {"recall", "pruning"} <= set(model.report(*data))

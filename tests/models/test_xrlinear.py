@@ -25,7 +25,7 @@ def zoo():
     return texts, labels
 
 
-SMALL = {"tree": TreeConfig(method="halves", max_depth=None, branching=2, max_leaf=2)}
+SMALL = {"tree": TreeConfig(method="balanced-2means", max_depth=None, branching=2, max_leaf_size=2)}
 PRESETS = {
     "default": lambda **o: ramify.XRLinear(**{**SMALL, **o}),
     "pecos": ramify.XRLinear.pecos,
@@ -56,7 +56,7 @@ def test_presets_learn_and_come_back(preset, zoo, tmp_path):
 
 def test_presets_take_parameters():
     model = ramify.XRLinear.bonsai(
-        n_trees=1, beam_size=3, tree=TreeConfig(method="halves", max_depth=None, branching=7)
+        n_trees=1, beam_size=3, tree=TreeConfig(method="balanced-2means", max_depth=None, branching=7)
     )
     assert (model.n_trees, model.beam_size, model.tree.branching) == (1, 3, 7)
     assert ramify.XRLinear.pecos().tree.branching == 16
@@ -93,9 +93,9 @@ def test_label_vectors(vectors, zoo):
 def test_label_features_change_the_tree(zoo):
     texts, labels = zoo
     features = np.eye(12, dtype=np.float32)[np.arange(12) // 6] * 5
-    model = ramify.XRLinear(tree=TreeConfig(method="halves", max_depth=None, branching=2, max_leaf=6)).fit(
-        texts, labels, label_features=features
-    )
+    model = ramify.XRLinear(
+        tree=TreeConfig(method="balanced-2means", max_depth=None, branching=2, max_leaf_size=6)
+    ).fit(texts, labels, label_features=features)
     first, last = model.trees_[0].tree.to_dict(list(model.labels_))["children"]
     assert {tuple(sorted(first["labels"])), tuple(sorted(last["labels"]))} == {tuple(WORDS[:6]), tuple(WORDS[6:])}
 
@@ -194,9 +194,9 @@ def test_k_beyond_the_beam_still_finds_k_labels():
     random = np.random.default_rng(0)
     X = sparse.random(300, 40, 0.3, "csr", np.float32, random)
     Y = sparse.csr_matrix((random.random((300, 200)) < 0.05).astype(np.float32))
-    model = ramify.XRLinear(tree=TreeConfig(method="halves", max_depth=None, branching=4, max_leaf=5), beam_size=2).fit(
-        X, Y
-    )
+    model = ramify.XRLinear(
+        tree=TreeConfig(method="balanced-2means", max_depth=None, branching=4, max_leaf_size=5), beam_size=2
+    ).fit(X, Y)
     assert np.all(model.predict_topk(X[:20], k=120).ids >= 0)
 
 
@@ -242,7 +242,7 @@ def test_a_label_that_every_point_has_comes_first():
     words = [f"w{i}" for i in range(30)]
     labels = [sorted({"thing", f"l{random.integers(8)}", f"l{random.integers(8)}"}) for _ in range(300)]
     texts = [" ".join([f"is_{x}" for x in row if x != "thing"] + list(random.choice(words, 3))) for row in labels]
-    for tree in (TreeConfig(max_leaf=3, branching=3), TreeConfig()):
+    for tree in (TreeConfig(max_leaf_size=3, branching=3), TreeConfig()):
         model = ramify.XRLinear(tree=tree).fit(texts, labels)
         first = [row[0][0] for row in model.predict_topk(texts, k=3).labels()]
         assert first.count("thing") > 0.99 * len(texts)

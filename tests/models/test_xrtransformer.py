@@ -15,7 +15,7 @@ from ramify.nn.trainer import TrainingConfig
 
 torch = pytest.importorskip("torch")
 
-TREE = TreeConfig(method="halves", branching=2, max_leaf=3, max_depth=None)
+TREE = TreeConfig(method="balanced-2means", branching=2, max_leaf_size=3, max_depth=None)
 TRAINING = TrainingConfig(epochs=10, batch_size=16, min_steps=80, rate=0.02, validation=0)
 
 

@@ -48,7 +48,7 @@ def slow_loss(head, vectors, Y, W_c, b_c, a, W_l, b_l):
     else:
         edge_scores = np.empty(len(a))
         for c in range(graph.n_clusters):
-            row = slice(graph.begin[c], graph.begin[c + 1])
+            row = slice(graph.indptr[c], graph.indptr[c + 1])
             if row.stop > row.start:
                 edge_scores[row] = a[row] - np.log(np.exp(a[row]).sum()) + np.log(options.beta)
         edge_scores = np.minimum(0.0, edge_scores)
@@ -62,7 +62,7 @@ def slow_loss(head, vectors, Y, W_c, b_c, a, W_l, b_l):
         chosen |= {int(parents[label]) for label in truth}
         best = {}
         for c in sorted(chosen):
-            for e in range(graph.begin[c], graph.begin[c + 1]):
+            for e in range(graph.indptr[c], graph.indptr[c + 1]):
                 score = clusters[i, c] + edge_scores[e]
                 if graph.labels[e] not in best or score > best[graph.labels[e]]:
                     best[int(graph.labels[e])] = score
@@ -188,7 +188,7 @@ def test_a_step_of_the_edges():
         head.edges.refresh()
         assert np.array_equal(before, head.edges.raw)  # the same bits as from scratch
         for c in range(9):
-            row = slice(head.graph.begin[c], head.graph.begin[c + 1])
+            row = slice(head.graph.indptr[c], head.graph.indptr[c + 1])
             expected = a[row] - np.log(np.exp(a[row]).sum()) + np.log(4.0)
             assert head.edges.raw[row] == pytest.approx(expected, abs=1e-3)
     assert rested > 0
