@@ -267,13 +267,15 @@ def _paper_settings() -> dict[str, Any]:
     }
 
 
-def _as_tree(tree: Any, labels: LabelVocabulary, n_labels: int) -> LabelTree | None:
-    if tree is None:
+def _as_tree(given: Any, labels: LabelVocabulary, n_labels: int) -> LabelTree | None:
+    if given is None:
         return None
-    if isinstance(tree, Mapping):
-        tree = LabelTree.from_paths(paths_in_order(tree, labels))
-    elif not isinstance(tree, LabelTree):
-        tree = LabelTree.from_chain(tree)
+    if isinstance(given, LabelTree):
+        tree = given
+    elif isinstance(given, Mapping):
+        tree = LabelTree.from_paths(paths_in_order(given, labels))
+    else:
+        tree = LabelTree.from_chain(given)
     if tree.n_labels != n_labels:
         raise DataError(f"the given tree has {tree.n_labels} labels, y has {n_labels}")
     return tree.check_complete()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -302,10 +302,10 @@ class DeepXMLModel(EncodedModel):
     def _load(self, store: Store, state: Any) -> None:
         state = check_state(store, state)
         index, ranking = check_state(store, state.get("index")), check_state(store, state.get("ranking"))
-        curves = [ranking.get(name) for name in ("metrics_by_beta", "metrics_by_epoch")]
-        if not is_fraction(ranking.get("beta")) or not all(_is_curve(rows) for rows in curves):
+        by_beta, by_epoch = ranking.get("metrics_by_beta"), ranking.get("metrics_by_epoch")
+        if not is_fraction(ranking.get("beta")) or not _is_curve(by_beta) or not _is_curve(by_epoch):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the ranking")
-        self.beta_, (self.metrics_by_beta_, self.metrics_by_epoch_) = float(ranking["beta"]), curves
+        self.beta_, self.metrics_by_beta_, self.metrics_by_epoch_ = float(ranking["beta"]), by_beta, by_epoch
         calibrator = ranking.get("calibrator")
         if calibrator is not None and not _are_numbers(calibrator, 4):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the calibration")
@@ -322,7 +322,7 @@ class DeepXMLModel(EncodedModel):
             self.reranker_ = Reranker.load_from(store, info, "reranker_", encoder, self.n_labels)
 
 
-def _is_curve(rows: Any) -> bool:
+def _is_curve(rows: Any) -> TypeGuard[list[list[float]]]:
     return isinstance(rows, list) and all(_are_numbers(row, 3) for row in rows)
 
 

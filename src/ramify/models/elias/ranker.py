@@ -189,13 +189,12 @@ class CandidateScores(NamedTuple):
 
 
 class _Candidates(NamedTuple):
-    """Part of the validation set with the labels that the graph finds."""
+    """Samples, and the labels (n, k) that the graph finds for them with their log scores: the input of a ranker."""
 
     X: Mixed
     phi: FloatArray
     ids: IntArray
     log_scores: FloatArray
-    Y: Csr
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,14 +226,15 @@ class RankerTraining:
         ranker = self.train(rows)
         if len(validation_rows) < MIN_VALIDATION:
             return ranker
-        first, second = (self._candidates(part) for part in (validation_rows[::2], validation_rows[1::2]))
+        halves = validation_rows[::2], validation_rows[1::2]
+        first, second = ((self._candidates(half), self.Y[half]) for half in halves)
         powers = (replace(ranker, power=power) for power in POWERS)
-        ranker = max(powers, key=lambda candidate: self._evaluate(candidate, first))
+        ranker = max(powers, key=lambda candidate: self._evaluate(candidate, *first))
         options: list[SparseRanker | None] = [None, ranker]
-        calibrator = self._fit_calibrator(ranker, first)
+        calibrator = self._fit_calibrator(ranker, *first)
         if calibrator is not None:
             options.append(replace(ranker, calibrator=calibrator))
-        best = max(options, key=lambda candidate: self._evaluate(candidate, second))
+        best = max(options, key=lambda candidate: self._evaluate(candidate, *second))
         if best is None:
             return None
         # The choice is made: its rows may now be trained on as well.
@@ -264,25 +264,23 @@ class RankerTraining:
         return with_embeddings(self.X, self.phi, self.embedding_weight)
 
     def _candidates(self, rows: LongArray) -> _Candidates:
-        return _Candidates(self.X.take(rows), self.phi[rows], *self.search(rows), self.Y[rows])
+        return _Candidates(self.X.take(rows), self.phi[rows], *self.search(rows))
 
-    def _evaluate(self, ranker: SparseRanker | None, part: _Candidates) -> float:
+    def _evaluate(self, ranker: SparseRanker | None, candidates: _Candidates, Y: Csr) -> float:
         """NDCG@5 plus half of R@100: precision at the top, and recall further down."""
-        *inputs, Y = part
-        final = part.log_scores if ranker is None else ranker.rank(*inputs, self.threads)
+        final = candidates.log_scores if ranker is None else ranker.rank(*candidates, self.threads)
         order = np.argsort(-final, axis=1, kind="stable")[:, :100]
-        ids, scores = np.take_along_axis(part.ids, order, 1), np.take_along_axis(final, order, 1)
+        ids, scores = np.take_along_axis(candidates.ids, order, 1), np.take_along_axis(final, order, 1)
         short, long = min(5, ids.shape[1]), ids.shape[1]
         metrics = evaluate(Ranking(ids, scores, Y.shape[1]), Y, ks=[short, long])
         return float(metrics[f"nDCG@{short}"] + metrics[f"R@{long}"] / 2)
 
-    def _fit_calibrator(self, ranker: SparseRanker, part: _Candidates) -> TreeCalibrator | None:
-        *inputs, Y = part
-        hits = native.matrix.ranking_hits(part.ids, Y, self.threads)
+    def _fit_calibrator(self, ranker: SparseRanker, candidates: _Candidates, Y: Csr) -> TreeCalibrator | None:
+        hits = native.matrix.ranking_hits(candidates.ids, Y, self.threads)
         if not hits.any():
             return None
-        scores, mask = ranker.scores(*inputs, self.threads), part.ids >= 0
-        features = scores.pair_features(ranker.counts, part.ids)[mask.ravel()]
+        scores, mask = ranker.scores(*candidates, self.threads), candidates.ids >= 0
+        features = scores.pair_features(ranker.counts, candidates.ids)[mask.ravel()]
         return fit_tree_calibrator(features, hits[mask], seed=self.seed)
 
 
