@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ramify
-from ramify.cli.main import make_parser
+from ramify.cli.parser import make_parser
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

@@ -61,7 +61,7 @@ class Model(Config):
         self.__dict__.pop("labels_", None)
         self._fit(inputs, labels, vocabulary, **given)
         self.input_kind_ = inputs.kind
-        self.n_features_in_ = inputs.width
+        self.n_features_in_ = inputs.n_features
         self.labels_ = vocabulary
         self.label_counts_ = LabelCounts(labels.shape[0], np.bincount(labels.indices, minlength=labels.shape[1]))
         return self
@@ -116,7 +116,7 @@ class Model(Config):
             "labels": self.labels_.save(writer),
             "input_kind": self.input_kind_,
             "n_features_in": self.n_features_in_,
-            "n_points": self.label_counts_.n_points,
+            "n_samples": self.label_counts_.n_samples,
             "model": self._save(writer),
         }
 
@@ -131,16 +131,16 @@ class Model(Config):
             raise ModelFormatError(f"{store.path} has parameters that this Ramify does not take: {error}") from error
         state = store.state
         model.labels_ = LabelVocabulary.load(store, state.get("labels"))
-        kind, width, n_points = state.get("input_kind"), state.get("n_features_in"), state.get("n_points")
+        kind, width, n_samples = state.get("input_kind"), state.get("n_features_in"), state.get("n_samples")
         if (
             kind not in ("text", "fields", "sparse", "dense")
             or not (width is None or _is_count(width))
-            or not _is_count(n_points)
+            or not _is_count(n_samples)
         ):
             raise ModelFormatError(f"the manifest of {store.path} does not say what the model takes")
         model.input_kind_, model.n_features_in_ = kind, width
         counts = store.array("label_counts", np.int64, shape=(len(model.labels_),), bounds=(0, 1 << 62))
-        model.label_counts_ = LabelCounts(int(n_points or 0), counts)
+        model.label_counts_ = LabelCounts(int(n_samples or 0), counts)
         model._load(store, state.get("model"))
         return model
 
@@ -168,8 +168,8 @@ class Model(Config):
             raise DataError(
                 f"this model was trained on {_KIND_NAMES[self.input_kind_]} and now gets {_KIND_NAMES[inputs.kind]}"
             )
-        if inputs.width != self.n_features_in_:
-            raise DataError(f"X has {inputs.width} features; this model was trained on {self.n_features_in_}")
+        if inputs.n_features != self.n_features_in_:
+            raise DataError(f"X has {inputs.n_features} features; this model was trained on {self.n_features_in_}")
         return inputs
 
     # ---- what a model fills in ----

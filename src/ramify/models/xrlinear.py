@@ -48,6 +48,7 @@ class XRLinear(LinearModel):
     """
 
     kind: ClassVar[str] = "xr-linear"
+    uses_relevance: ClassVar[bool] = True
 
     label_vectors: LabelVectors | tuple[LabelVectors, ...] = param(
         "pifa", "what a label looks like to the clustering; several are taken in turn by the trees of an ensemble"
