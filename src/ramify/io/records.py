@@ -249,7 +249,7 @@ def read_parquet(path: str | os.PathLike[str], options: RecordOptions, bad: BadL
         import pyarrow as pa
         import pyarrow.parquet as parquet
     except ImportError:
-        raise DataError(f"{bad.path}: reading Parquet needs pyarrow: pip install 'ramify[parquet]'") from None
+        raise DataError(f"{bad.path}: reading Parquet requires pyarrow: pip install 'ramify[parquet]'") from None
     row = 0
     try:
         with parquet.ParquetFile(os.fspath(path)) as file:
