@@ -203,7 +203,7 @@ def test_fit_changes_no_configuration(make):
     model.fit(TEXTS, LABELS)
     assert model.to_dict() == before
     again = model.fit(TEXTS[:6], LABELS[:6])
-    assert again.label_counts_.n_points == 6
+    assert again.label_counts_.n_samples == 6
 
 
 def test_every_parameter_is_explained(key):
@@ -225,13 +225,13 @@ def test_untrained_models_say_so(make, tmp_path):
 @pytest.mark.parametrize(("X", "y", "message"), [
     ([], [], "no rows"),
     (["a"], [[]], "no row has a label"),
-    (["a", "b"], [["x"]], "X has 2 rows, y has 1"),
-    ("a", [["x"]], "put it into a list"),
+    (["a", "b"], [["x"]], "X has 2 rows, but y has 1"),
+    ("a", [["x"]], "pass a list"),
     (["a"], "x", "list of label lists"),
     (["a"], ["x"], r"\['x'\]"),
     (["a", 5], [["x"], ["y"]], "row 1"),
     (np.array([[1.0, np.nan]]), [["x"]], "NaN"),
-    (np.array([1.0, 2.0]), [["x"], ["y"]], "two dimensions"),
+    (np.array([1.0, 2.0]), [["x"], ["y"]], "two-dimensional"),
     (["a"], [[None]], "None"),
     (["a"], np.array([[-1.0]]), "negative"),
 ])  # fmt: skip
@@ -243,7 +243,7 @@ def test_bad_training_data(make, X, y, message):
 @pytest.mark.parametrize(("X", "message"), [
     (np.eye(3), "trained on texts and now gets dense"),
     ([{"a": "b"}], "trained on texts and now gets dicts"),
-    ("text", "put it into a list"),
+    ("text", "pass a list"),
     ([None], "row 0"),
 ])  # fmt: skip
 def test_bad_queries(make, X, message):
@@ -273,7 +273,7 @@ def test_edges(make, tmp_path):
     single.save(tmp_path / "m")
     assert ramify.load(tmp_path / "m").predict_topk(["one row"]).ids.tolist() == [[0]]
     some_empty = make().fit([*TEXTS, "nothing", ""], [*LABELS, [], ["fox"]])
-    assert some_empty.label_counts_.n_points == len(TEXTS) + 2
+    assert some_empty.label_counts_.n_samples == len(TEXTS) + 2
 
 
 def test_labels_without_a_point(make):
@@ -339,5 +339,5 @@ def test_a_refit_that_fails_is_no_trained_model(make, monkeypatch):
 
 
 def test_dense_labels_that_are_no_indicator(make):
-    with pytest.raises(ramify.DataError, match="other values than 0 and 1"):
+    with pytest.raises(ramify.DataError, match="values other than 0 and 1"):
         make().fit(["a", "b", "c"], np.array([[3], [5], [7]]))

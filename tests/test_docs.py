@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import ramify
-from ramify.cli.main import make_parser
+from ramify.cli.parser import make_parser
 from ramify.cli.options import configured_model
 from ramify.models import REGISTRY, model_class
 

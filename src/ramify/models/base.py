@@ -175,7 +175,7 @@ class Model(Config):
 
     def _finish_fit(self, data: TrainingData) -> Self:
         self.input_kind_ = data.inputs.kind
-        self.n_features_in_ = data.inputs.width
+        self.n_features_in_ = data.inputs.n_features
         self.labels_ = data.labels
         self.label_counts_ = LabelCounts(data.Y.shape[0], np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
         return self
@@ -195,8 +195,8 @@ class Model(Config):
         numeric = ("sparse", "dense")
         if inputs.kind != self.input_kind_ and not (inputs.kind in numeric and self.input_kind_ in numeric):
             raise DataError(f"this model was trained on {_KINDS[self.input_kind_]}, but X holds {_KINDS[inputs.kind]}")
-        if inputs.width != self.n_features_in_:
-            raise DataError(f"X has {inputs.width} features; this model was trained on {self.n_features_in_}")
+        if inputs.n_features != self.n_features_in_:
+            raise DataError(f"X has {inputs.n_features} features; this model was trained on {self.n_features_in_}")
         return inputs
 
     # ---- what a model implements ----
