@@ -99,7 +99,8 @@ def _recall(axes: Any, recall: dict[int, float], shortlist: float) -> None:
 def _pruning(axes: Any, report: GraphReport) -> None:
     assert report.search is not None
     rows = sorted(report.search.pruning, key=lambda row: row.kept_fraction)
+    kept = [100 * row.kept_fraction for row in rows]
     for name in rows[0].metrics:
-        axes.plot([100 * row.kept_fraction for row in rows], [row.metrics[name] for row in rows], marker="o", label=name)
+        axes.plot(kept, [row.metrics[name] for row in rows], marker="o", label=name)
     axes.set(xlabel="edges kept (%)", ylabel="%", title="Pruning")
     axes.legend()

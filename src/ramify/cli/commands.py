@@ -47,13 +47,12 @@ def train(args: argparse.Namespace) -> None:
 
 def _fit(model: Model, data: Dataset) -> None:
     """Fit with the weights of the data file, if the model uses them."""
-    if data.relevance is None:
-        model.fit(data.inputs, data.labels())
-    elif getattr(type(model), "uses_relevance", False):
-        model.fit(data.inputs, data.labels(), relevance=data.encoded_relevance())
-    else:
+    options: dict[str, Any] = {}
+    if data.relevance is not None and model.uses_relevance:
+        options["relevance"] = data.encoded_relevance()
+    elif data.relevance is not None:
         print_message(f"warning: {model.kind} does not use the weights of {data.name}")
-        model.fit(data.inputs, data.labels())
+    model.fit(data.inputs, data.labels(), **options)
 
 
 def evaluate_model(args: argparse.Namespace) -> None:
