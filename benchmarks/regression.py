@@ -1,4 +1,4 @@
-"""Training and queries of two versions of Ramify, side by side: is the new one as fast as the old one?
+"""Training and queries of two versions of Ramify, side by side: a check for regressions of speed.
 
     python benchmarks/regression.py --old OLD/.venv/bin/python --new .venv/bin/python [--data train.jsonl] [--rows 8000]
 
