@@ -170,7 +170,7 @@ def test_built_in_data(tmp_path, capsys):
     assert main(["data", "stats", "pydoc:nope"]) == 1
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), [
+@pytest.mark.parametrize(("arguments", "code", "message"), [
     ([], 2, "COMMAND"),
     (["fly"], 2, "invalid choice"),
     (["train", "nope", "x", "--out", "y"], 2, "invalid choice"),
@@ -181,10 +181,10 @@ def test_built_in_data(tmp_path, capsys):
     (["evaluate", "missing", "x"], 1, "not a model directory"),
     (["inspect", "."], 1, "not a model directory"),
 ])  # fmt: skip
-def test_exit_codes(arguments, code, words, tmp_path):
+def test_exit_codes(arguments, code, message, tmp_path):
     done = run(*arguments, cwd=tmp_path, stdin=subprocess.DEVNULL)
     assert done.returncode == code
-    assert words in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

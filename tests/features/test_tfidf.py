@@ -139,8 +139,8 @@ def test_equals_scikit_learn_on_random_unicode(texts, queries, analyzer, low, mo
 
 def test_every_code_point_is_tokenized_as_in_python():
     """Each code point between two letters: Python decides what is a letter, a digit or white space."""
-    points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
-    texts = [" ".join(f"a{chr(c)}b" for c in points[i : i + 5000]) for i in range(0, len(points), 5000)]
+    code_points = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    texts = [" ".join(f"a{chr(c)}b" for c in code_points[i : i + 5000]) for i in range(0, len(code_points), 5000)]
     check_equal(texts)
 
 
@@ -177,6 +177,7 @@ def test_fields_share_one_vocabulary():
     plain = Tfidf().fit(documents)
     assert plain.fields_ == {"title": 1.0, "abstract": 1.0}
     assert plain.transform([{"title": "fox", "unknown": "hens"}]).nnz == 1
+    assert plain.vocabulary_["fox"] == plain.get_feature_names_out().tolist().index("fox")
 
 
 def test_small_field_weights_give_positive_values():

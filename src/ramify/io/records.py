@@ -131,11 +131,13 @@ def parse_json_line(text: str, options: RecordOptions, line: int) -> Record:
     return record_from_object(value, options, line)
 
 
+def _nonblank_lines(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[tuple[int, str]]:
+    return ((line, text) for line, text in read_lines(path, options.encoding, bad) if text.strip())
+
+
 def read_jsonl(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
     """Read JSON Lines: ``text`` or several text fields, ``labels``, optional ``id`` and ``weights``."""
-    for line, text in read_lines(path, options.encoding, bad):
-        if not text.strip():
-            continue
+    for line, text in _nonblank_lines(path, options, bad):
         try:
             record = parse_json_line(text, options, line)
         except RecordError as error:
@@ -147,9 +149,7 @@ def read_jsonl(path: str | os.PathLike[str], options: RecordOptions, bad: BadLin
 
 def read_annif(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
     """Read Annif's short-text corpus format: ``text<TAB><uri> <uri>``."""
-    for line, row in read_lines(path, options.encoding, bad):
-        if not row.strip():
-            continue
+    for line, row in _nonblank_lines(path, options, bad):
         text, tab, uris = row.partition("\t")
         names = uris.split()
         if not tab:
@@ -162,7 +162,7 @@ def read_annif(path: str | os.PathLike[str], options: RecordOptions, bad: BadLin
 
 def read_tsv(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
     """Read tab-separated values with a header; quotes have no special meaning."""
-    rows = ((line, row.split("\t")) for line, row in read_lines(path, options.encoding, bad) if row.strip())
+    rows = ((line, row.split("\t")) for line, row in _nonblank_lines(path, options, bad))
     return _from_cells(rows, options, bad)
 
 

@@ -1,14 +1,15 @@
 """Ranking metrics at cutoffs k, from sums that a native kernel computes in one traversal.
 
-For a row i with true labels T_i and ranking r_i1, r_i2, …, let y_ij = [r_ij ∈ T_i], d_j = 1 / log2(j + 1), and w_l the
-inverse propensity of label l. Means are over the n rows with a true label; rows without one are excluded.
+For a row i with true labels T_i and ranking r_i1, r_i2, …, let y_ij = [r_ij ∈ T_i] be the hits (0 for padding and for
+repeated labels), d_j = 1 / log2(j + 1) the discounts, D_i = Σ_{j ≤ min(k, |T_i|)} d_j, and w_l the inverse propensity
+of label l. Sums and means are over the n rows with a true label; rows without one are excluded.
 
-    P@k        = 1/n Σ_i 1/k Σ_{j≤k} y_ij                                 padding counts as a miss
+    P@k        = 1/n Σ_i 1/k Σ_{j≤k} y_ij
     R@k        = 1/n Σ_i 1/|T_i| Σ_{j≤k} y_ij
-    nDCG@k     = 1/n Σ_i Σ_{j≤k} d_j y_ij / Σ_{j≤min(k,|T_i|)} d_j
-    PSP@k      = Σ_i Σ_{j≤k} w_{r_ij} y_ij / max over rankings of the same sum
-    PSnDCG@k   = Σ_i Σ_{j≤k} d_j w_{r_ij} y_ij / max over rankings of the same sum
-    coverage@k = fraction of the labels in ∪ T_i that are hit within the first k of some row
+    nDCG@k     = 1/n Σ_i 1/D_i Σ_{j≤k} d_j y_ij
+    PSP@k      = Σ_i Σ_{j≤k} w_{r_ij} y_ij, divided by its maximum over all rankings
+    PSnDCG@k   = Σ_i 1/D_i Σ_{j≤k} d_j w_{r_ij} y_ij, divided by its maximum over all rankings
+    coverage@k = fraction of the labels in ∪_i T_i that are hit within the first k of some row
 
 By group of labels, such as frequency deciles, the hits of each metric except coverage are split by their label: the
 contributions of the groups sum to the total.
