@@ -112,8 +112,8 @@ def test_component_type_is_inferred_from_its_parameters():
     assert isinstance(model.encoder, ramify.TransformerEncoder)
     assert (model.encoder.model, model.encoder.frozen) == ("folder", True)
     assert isinstance(ramify.Elias.from_dict(model.to_dict()).encoder, ramify.TransformerEncoder)
-    assert isinstance(ramify.Elias().set_params(encoder__width=7).encoder, ramify.BagEncoder)
-    with pytest.raises(ValueError, match="needs the folder"):
+    assert isinstance(ramify.Elias().set_params(encoder__dim=7).encoder, ramify.BagEncoder)
+    with pytest.raises(ValueError, match="needs the directory"):
         ramify.Elias().set_params(encoder__frozen=True)
     with pytest.raises(ValueError, match="no parameter 'wdth'"):
         ramify.Elias().set_params(encoder__wdth=7)

@@ -307,7 +307,7 @@ def test_f1_does_not_depend_on_the_cutoffs(tmp_path, train_file, capsys):
 def test_inspect_reports_and_plots_an_index(tmp_path, train_file, model, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "elias"
-    settings = ["--set", "first.min_steps=20", "--set", "second.min_steps=20", "--set", "encoder.width=8"]
+    settings = ["--set", "stage1.min_steps=20", "--set", "stage2.min_steps=20", "--set", "encoder.dim=8"]
     assert main(["train", "elias", str(train_file), "--out", str(out), "--quiet", *settings]) == 0
     capsys.readouterr()
     assert main(["inspect", str(out), "--data", str(train_file), "--plots", str(tmp_path / "plots")]) == 0

@@ -19,7 +19,7 @@ from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr
+from ramify.base.sparse import as_csr, same_pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 
@@ -141,7 +141,7 @@ def check_relevance(relevance: Any, Y: Csr) -> Csr | None:
     if relevance is None:
         return None
     R = as_csr(relevance, "relevance")
-    if R.shape != Y.shape or not np.array_equal(R.indptr, Y.indptr) or not np.array_equal(R.indices, Y.indices):
+    if not same_pattern(R, Y):
         raise DataError("relevance must have an entry exactly where Y has one")
     if R.nnz and R.data.min() < 0:
         raise DataError("relevance must not be negative")
