@@ -6,8 +6,8 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.mixed import Mixed
-from ramify.nn.graph import Edges, GraphHead, GraphOptions
-from ramify.nn.points import Points
+from ramify.nn.encoders.samples import Samples
+from ramify.nn.heads.graph import GraphHead, GraphOptions, TrainedEdges
 
 WORDS = [f"w{i}" for i in range(60)]
 """Words that the tiny BERT of the tests knows."""
@@ -24,19 +24,19 @@ def problem(n=100, n_labels=20, n_clusters=4, width=8):
     Y = sparse.csr_matrix((random.random((n, n_labels)) < 0.15).astype(np.float32))
     begin = np.arange(n_clusters + 1, dtype=np.int64) * 8
     ends = np.concatenate([np.sort(random.permutation(n_labels)[:8]) for _ in range(n_clusters)]).astype(np.int32)
-    edges = Edges(begin, ends, np.zeros(len(ends), np.float32), 5.0, n_labels)
+    edges = TrainedEdges(begin, ends, np.zeros(len(ends), np.float32), 5.0, n_labels)
     weights = [
         (random.standard_normal((m, width)).astype(np.float32), np.zeros(m, np.float32)) for m in (n_clusters, n_labels)
     ]
-    return GraphHead(weights[0], edges, weights[1], GraphOptions(2.0, 5.0, 2, 10, 0.05)), Points(Mixed.of(X)), Y
+    return GraphHead(weights[0], edges, weights[1], GraphOptions(2.0, 5.0, 2, 10, 0.05)), Samples(Mixed.of(X)), Y
 
 
 def logit_gradients(head, found):
     """Gradients of the edges' logits from those of their log scores, cluster by cluster."""
     if head.edges is None:
         return None
-    passed = np.where(head.edges.raw <= 0, found.edge_scores, 0)
-    shares = np.exp(head.edges.raw.astype(np.float64) - head.edges.log_beta)
+    passed = np.where(head.edges.unclipped <= 0, found.edge_scores, 0)
+    shares = np.exp(head.edges.unclipped.astype(np.float64) - head.edges.log_beta)
     gradients, begin = np.empty(len(passed)), head.graph.indptr
     for c in range(head.graph.n_clusters):
         row = slice(begin[c], begin[c + 1])
