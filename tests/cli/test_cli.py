@@ -121,7 +121,7 @@ def test_feature_input(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "a.txt")]) == 0
     done = run("predict", tmp_path / "m", "--text", input="a text")
     assert done.returncode == 1
-    assert "trained on sparse features and now gets texts" in done.stderr
+    assert "trained on sparse features, but X holds texts" in done.stderr
 
 
 def test_config_file(tmp_path, train_file, capsys):

@@ -117,8 +117,8 @@ class Learner:
         mask = np.where(self._random.random(phi.shape, np.float32) < keep, np.float32(1 / keep), np.float32(0))
         adam = Adam(factor * config.learning_rate, step, weight_decay=config.weight_decay)
         loss, d_phi = self.head.step(phi * mask, self.sampler.targets(rows), adam, threads)
-        encoder_rate = self.encoder.learning_rate(config.encoder_learning_rate)
-        adam = Adam(factor * encoder_rate, step, weight_decay=config.weight_decay)
+        encoder_lr = self.encoder.learning_rate(config.encoder_learning_rate)
+        adam = Adam(factor * encoder_lr, step, weight_decay=config.weight_decay)
         self.encoder.backward(tape, self._clipped(d_phi * mask), adam, threads)  # type: ignore[arg-type]
         return loss
 

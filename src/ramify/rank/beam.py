@@ -83,7 +83,7 @@ class PackedLevel:
 class LinearTree:
     """A label tree with a linear classifier at each node.
 
-    With weights for the first levels only, as during training, it searches nodes in place of labels.
+    With weights for the first levels only, as during training, it searches nodes instead of labels.
     """
 
     def __init__(

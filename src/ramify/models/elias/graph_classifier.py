@@ -19,7 +19,7 @@ from ramify.nn.encoders.samples import Samples
 
 
 class SearchSize(NamedTuple):
-    """Effort of a search: clusters to explore, and labels to score with their classifiers."""
+    """Size of a search: clusters to explore, and labels to score with their classifiers."""
 
     beam_size: int
     shortlist_size: int

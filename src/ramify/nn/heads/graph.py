@@ -236,13 +236,13 @@ class GraphHead(Trainable):
         """Update from a batch of embeddings (n, D) with labels Y (n × L); return the loss and the gradients (n, D)."""
         batch = self.gradients(phi, Y, adam.step, threads)
         self.labels.step(batch.pairs, batch.logits, phi, adam, threads)
-        cluster_rate = self.options.cluster_learning_rate_ratio * adam.learning_rate
-        cluster_adam = Adam(cluster_rate, adam.step, weight_decay=adam.weight_decay)
+        cluster_lr = self.options.cluster_learning_rate_ratio * adam.learning_rate
+        cluster_adam = Adam(cluster_lr, adam.step, weight_decay=adam.weight_decay)
         self.cluster_weights.step(batch.cluster_logits.T @ phi, cluster_adam)
-        self.cluster_bias.step(batch.cluster_logits.sum(axis=0), Adam(cluster_rate, adam.step))
+        self.cluster_bias.step(batch.cluster_logits.sum(axis=0), Adam(cluster_lr, adam.step))
         if self.edges is not None:
-            edge_rate = self.options.edge_learning_rate_ratio * adam.learning_rate
-            self.edges.step(Adam(edge_rate, adam.step), threads)
+            edge_lr = self.options.edge_learning_rate_ratio * adam.learning_rate
+            self.edges.step(Adam(edge_lr, adam.step), threads)
         return batch.loss, batch.phi
 
     def search(self, phi: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:

@@ -185,8 +185,8 @@ class TorchGraphHead:
             self.adam_rows("labels.weights", rows, gradients["labels.weights"][rows], adam)
             self.adam_rows("labels.bias", rows, gradients["labels.bias"][rows], adam, decays=False)
             everything = slice(None)
-            cluster_rate = options.cluster_learning_rate_ratio * adam.learning_rate
-            cluster_adam = Adam(cluster_rate, adam.step, weight_decay=adam.weight_decay)
+            cluster_lr = options.cluster_learning_rate_ratio * adam.learning_rate
+            cluster_adam = Adam(cluster_lr, adam.step, weight_decay=adam.weight_decay)
             for name in ("cluster_weights.values", "cluster_bias.values"):
                 self.adam_rows(name, everything, gradients[name], cluster_adam, decays=name == "cluster_weights.values")
             if self.edges is not None:

@@ -12,7 +12,7 @@ from ramify.base.types import Csr, FloatArray
 
 
 def init_classifiers(Y: Csr, embeddings: FloatArray, n_scored: int, threads: int) -> tuple[FloatArray, FloatArray]:
-    """Weights (L, D) and bias (L,) of label classifiers that point towards the centroids of their samples.
+    """Weights (L, D) and bias (L,) of label classifiers, directed at the centroids of their samples.
 
     An embedding unlike a label's samples gets the logit of the base rate of positives among the `n_scored` labels that
     a step scores for each sample; one just like them gets about 0.
