@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from ramify.models.xrlinear import XRLinear
     from ramify.models.xrtransformer import XRTransformer
     from ramify.models.xtransformer import XTransformer
+    from ramify.nn.config import TrainingConfig
     from ramify.nn.encoders.bag import BagEncoder
     from ramify.nn.encoders.transformer import TransformerEncoder
     from ramify.nn.label_embeddings import LabelEncoderConfig
-    from ramify.nn.trainer import TrainingConfig
     from ramify.rank.linear import LinearConfig, fit_ovr
     from ramify.version import __version__
 
@@ -83,7 +83,7 @@ _MODULE_OF = {
     "BagEncoder": "ramify.nn.encoders.bag",
     "TransformerEncoder": "ramify.nn.encoders.transformer",
     "LabelEncoderConfig": "ramify.nn.label_embeddings",
-    "TrainingConfig": "ramify.nn.trainer",
+    "TrainingConfig": "ramify.nn.config",
     "LinearConfig": "ramify.rank.linear",
     "fit_ovr": "ramify.rank.linear",
     "__version__": "ramify.version",

@@ -196,7 +196,9 @@ def export_encoder(args: argparse.Namespace) -> None:
         precision = "int8" if args.int8 else "float32"
         print_table([["P@1 before", f"P@1 {precision}"], [f"{metrics['before']:.2f}", f"{metrics['after']:.2f}"]])
         if not metrics["kept"]:
-            raise ValueError(f"int8 loses more than {args.max_loss:g} percentage points of P@1; the model was not changed")
+            raise ValueError(
+                f"int8 loses more than {args.max_loss:g} percentage points of P@1; the model was not changed"
+            )
     model.set_params(threads=None)
     model.save(args.out or args.model)
     print_message(f"exported the encoder of {args.out or args.model} to ONNX")

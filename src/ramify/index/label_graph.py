@@ -1,11 +1,8 @@
 """Bipartite graph of clusters and labels with learned edge scores: the index of ELIAS (Gupta et al. 2022).
 
-A label tree assigns each label to one cluster. Here a label may be connected to several, by an adjacency matrix
-A ∈ [0, 1] (C × L) that is trained together with the model:
-
-    s_cluster(x, c)   = min(1, α · softmax(ŵ_c · φ(x)))
-    A[c, l]           = min(1, β · softmax_l(edge logits of c))
-    s_shortlist(x, l) = max_c s_cluster(x, c) · A[c, l]        over the clusters of the beam
+A label tree assigns each label to one cluster. Here a label may be connected to several, by edges whose scores are
+trained together with the model. The scores of clusters, edges and paths (ŝ, â, û) are defined in `nn.heads.graph`; a
+`LabelGraph` holds log â of each edge.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ class LabelGraph:
     ----------
     indptr : (C + 1,) cluster c has the edges from indptr[c] to indptr[c + 1]
     labels : (E,) label of each edge
-    scores : (E,) log A of each edge, at most 0
+    scores : (E,) log â of each edge, at most 0
     """
 
     indptr: LongArray

@@ -233,16 +233,5 @@ def check_state(store: Store, state: Any) -> dict[str, Any]:
     return state
 
 
-def check_history(store: Store, history: Any) -> list[tuple[float, float]]:
-    """Check a training history from a manifest: pairs of loss and validation nDCG@5."""
-
-    def is_pair(entry: Any) -> bool:
-        return isinstance(entry, list) and len(entry) == 2 and all(isinstance(x, int | float) for x in entry)
-
-    if not isinstance(history, list) or not all(is_pair(entry) for entry in history):
-        raise ModelFormatError(f"the manifest of {store.path} does not describe the training")
-    return [(float(loss), float(score)) for loss, score in history]
-
-
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ramify.base.config import param
+from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
+from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr
+from ramify.base.types import Csr, LongArray
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
@@ -20,9 +24,42 @@ from ramify.nn.encoders.bag import BagEncoder
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.encoders.tokens import texts_of
 from ramify.nn.encoders.transformer import TransformerEncoder
+from ramify.nn.learner import Learner
+from ramify.nn.trainer import History, train
 
 FeatureShape = tuple[int, int]
 """Number of sparse and of dense features of a sample."""
+
+
+@dataclass(frozen=True, eq=False)
+class SplitSamples:
+    """Samples with labels Y (n × L), split into training and validation rows; `threads` for work on them."""
+
+    samples: Samples
+    Y: Csr
+    rows: LongArray
+    validation_rows: LongArray
+    threads: int
+
+    @cached_property
+    def train_samples(self) -> Samples:
+        """Samples of the training rows."""
+        return self.samples.take(self.rows)
+
+    @cached_property
+    def train_Y(self) -> Csr:
+        """Labels of the training rows."""
+        return self.Y[self.rows]
+
+    @cached_property
+    def validation_samples(self) -> Samples:
+        """Samples of the validation rows."""
+        return self.samples.take(self.validation_rows)
+
+    @cached_property
+    def validation_Y(self) -> Csr:
+        """Labels of the validation rows."""
+        return self.Y[self.validation_rows]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -70,10 +107,33 @@ class EncodedModel(FeatureModel):
         assert self.transformer_ is not None
         return self.transformer_.copy()
 
-    def _training_settings(self) -> dict[str, Any]:
-        """Return the parameters that a training depends on, for the key of its checkpoints."""
+    def _split(self, samples: Samples, Y: Csr, validation_size: int, seed: int) -> SplitSamples:
+        """Hold out a validation set."""
+        rows, validation_rows = hold_out(Y, validation_size, seed)
+        return SplitSamples(samples, Y, rows, validation_rows, resolve_threads(self.threads))
+
+    def _train(
+        self,
+        learner: Learner,
+        rows: LongArray,
+        *,
+        title: str,
+        seed: int,
+        checkpoint: Path | None,
+        product_threads: int = 1,
+    ) -> History:
+        """Train a learner on the given rows; return the history."""
         irrelevant = ("threads", "verbose", "checkpoint_dir")
-        return {name: value for name, value in self.to_dict().items() if name not in irrelevant}
+        return train(
+            rows,
+            learner,
+            title=title,
+            seed=seed,
+            verbose=self.verbose,
+            settings={name: value for name, value in self.to_dict().items() if name not in irrelevant},
+            checkpoint=checkpoint,
+            product_threads=product_threads,
+        )
 
     # ---- export ----
 
@@ -139,3 +199,19 @@ class EncodedModel(FeatureModel):
         if isinstance(self.encoder, TransformerEncoder) and not self.encoder.frozen:
             return Transformer.load_from(store, info, prefix, self.encoder)
         return Bag.load_from(store, info, prefix, shape)
+
+
+def check_history(store: Store, history: Any) -> History:
+    """Check a training history from a manifest: pairs of loss and validation nDCG@5, which may be None."""
+
+    def is_pair(entry: Any) -> bool:
+        return (
+            isinstance(entry, list)
+            and len(entry) == 2
+            and isinstance(entry[0], int | float)
+            and isinstance(entry[1], int | float | None)
+        )
+
+    if not isinstance(history, list) or not all(is_pair(entry) for entry in history):
+        raise ModelFormatError(f"the manifest of {store.path} does not describe the training")
+    return [(float(loss), None if score is None else float(score)) for loss, score in history]

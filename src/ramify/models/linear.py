@@ -86,7 +86,7 @@ class LinearModel(FeatureModel):
         return result
 
     def export_tree(self, index: int = 0, *, n_representatives: int = 3) -> dict[str, Any]:
-        """Return a label tree as nested dicts for JSON, with the labels' names.
+        """Return a label tree as nested dicts for JSON.
 
         Each node has its number of labels, its most frequent labels, and its children.
 

@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ramify.base.config import param
-from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
 from ramify.base.types import FloatArray, IntArray
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
-from ramify.models.base import TrainingData, check_history, check_state
-from ramify.models.encoded import EncodedModel
+from ramify.models.base import TrainingData, check_state
+from ramify.models.encoded import EncodedModel, check_history
 from ramify.nn.checkpoint import CheckpointDirectory
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Transformer
 from ramify.nn.heads.all_labels import AllLabels
+from ramify.nn.heads.classifiers import load_classifiers, save_classifiers
 from ramify.nn.heads.initialization import init_classifiers
 from ramify.nn.learner import Learner
 from ramify.nn.sampling.positives import Positives
-from ramify.nn.trainer import TrainingConfig, train
 from ramify.nn.validation import RankingValidator
 
 
@@ -40,32 +40,28 @@ class NeuralOneVsAll(EncodedModel):
     )
 
     def _fit(self, data: TrainingData) -> None:
-        Y, threads = data.Y, resolve_threads(self.threads)
         samples = self._fit_samples(data.inputs)
-        rows, validation = hold_out(Y, self.training.validation_size, self.seed)
-        self.encoder_ = self._init_encoder(samples.take(rows), Y[rows], self.seed, threads)
-        phi = self.encoder_.encode(samples.take(rows), threads)
-        self.head_ = AllLabels(*init_classifiers(Y[rows], phi, Y.shape[1], threads))
-        validator = RankingValidator(samples.take(validation), Y[validation], threads)
+        split = self._split(samples, data.Y, self.training.validation_size, self.seed)
+        threads = split.threads
+        self.encoder_ = self._init_encoder(split.train_samples, split.train_Y, self.seed, threads)
+        phi = self.encoder_.encode(split.train_samples, threads)
+        self.head_ = AllLabels(*init_classifiers(split.train_Y, phi, data.Y.shape[1], threads))
         learner = Learner(
             self.encoder_,
             self.head_,
-            Positives(Y),
-            validator,
+            Positives(data.Y),
+            RankingValidator(split.validation_samples, split.validation_Y, threads),
             samples,
             self.training,
             seed=self.seed + 1,
             threads=threads,
         )
         checkpoints = CheckpointDirectory(self.checkpoint_dir)
-        self.history_ = train(
-            rows,
+        self.history_ = self._train(
             learner,
-            self.training,
+            split.rows,
             title="all labels",
             seed=self.seed + 2,
-            verbose=self.verbose,
-            settings=self._training_settings(),
             checkpoint=checkpoints.path("all labels"),
             product_threads=threads,  # the products dominate
         )
@@ -83,9 +79,7 @@ class NeuralOneVsAll(EncodedModel):
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
-        weights, bias = self.head_.classifiers
-        writer.array("classifier_weights", weights)
-        writer.array("classifier_bias", bias)
+        save_classifiers(writer, "classifier", self.head_.classifiers)
         return {
             **self._save_samples(writer),
             "encoder": self.encoder_.save_to(writer, "encoder_"),
@@ -96,8 +90,5 @@ class NeuralOneVsAll(EncodedModel):
         state = check_state(store, state)
         shape = self._load_samples(store, state)
         self.encoder_ = self._load_encoder(store, state.get("encoder"), "encoder_", shape)
-        self.head_ = AllLabels(
-            store.array("classifier_weights", np.float32, shape=(self.n_labels, self.encoder_.dim)),
-            store.array("classifier_bias", np.float32, shape=(self.n_labels,)),
-        )
+        self.head_ = AllLabels(*load_classifiers(store, "classifier", self.n_labels, self.encoder_.dim))
         self.history_ = check_history(store, state.get("history"))

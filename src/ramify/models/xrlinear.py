@@ -12,8 +12,8 @@ node is its classifier's score combined with its parent's (`rank.score_transform
 `beam_size` best nodes of each level.
 
 Differences from the paper
-- The defaults: k-means trees with 100 branches, the logistic loss with tail weighting, matcher-aware negatives for
-  labels, lp-norm scores and beam 50. `XRLinear.pecos()` has the paper's settings.
+- The defaults: k-means trees with 100 branches, the logistic loss with tail weighting, both kinds of negatives for
+  labels, lp-norm scores and beam 50. `XRLinear.pecos()` is close to PECOS's defaults; the paper's tables have B = 32.
 - Weights are rounded to 256 values for search; a node that nothing contradicts gets an extra margin.
 """
 
@@ -112,7 +112,7 @@ class XRLinear(LinearModel):
 
     @classmethod
     def pecos(cls, **params: Any) -> Self:
-        """Return the settings of PECOS's tables: balanced 16-way trees, leaves of 100, l3-hinge, beam 10."""
+        """Return settings close to PECOS's defaults: balanced 16-way trees, leaves of 100, l3-hinge, beam 10."""
         tree = TreeConfig(branching=16, **_BALANCED)
         return cls(**{**_paper_settings(), "tree": tree, "score_transform": "l3-hinge", **params})
 

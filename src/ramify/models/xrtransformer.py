@@ -10,7 +10,9 @@ Zhang et al. (2021), Fast Multi-Resolution Transformer Fine-tuning for Extreme M
 
 Differences from the paper
 - A frozen encoder skips steps 1 and 2: its embeddings join TF-IDF, the cheapest gain on a CPU.
-- `min_match_clusters` skips coarse levels; the ranker's defaults are those of `XRLinear`.
+- `min_match_clusters` skips coarse levels. The head of the first level is bootstrapped on a subset of the samples.
+- Levels are trained by epochs with early stopping, not by a number of steps.
+- The ranker's defaults are those of `XRLinear`.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ import numpy as np
 from ramify.base.config import param
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts, pattern
-from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.kmeans import TreeConfig, build_tree
@@ -36,13 +37,13 @@ from ramify.models.base import TrainingData, check_state
 from ramify.models.encoded import EncodedModel
 from ramify.models.xrlinear import TreeOptions, XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Bag, Encoder
 from ramify.nn.encoders.samples import Samples, with_embeddings
 from ramify.nn.heads.losses import squared_hinge
 from ramify.nn.heads.shortlist import ShortlistHead
 from ramify.nn.learner import Learner
 from ramify.nn.sampling.tree_levels import TreeLevel
-from ramify.nn.trainer import TrainingConfig, train
 from ramify.nn.validation import RankingValidator
 from ramify.rank import negatives as mining
 from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
@@ -146,14 +147,14 @@ class XRTransformer(EncodedModel):
         self, samples: Samples, Y: Csr, tree: LabelTree, checkpoints: CheckpointDirectory, threads: int
     ) -> Encoder:
         """Train the encoder level by level, coarse to fine; each level starts from the encoder of the one above."""
-        rows, validation = hold_out(Y, self.training.validation_size, self.seed)
-        encoder = self.transformer_ or self._init_encoder(samples.take(rows), Y[rows], self.seed, threads)
+        split = self._split(samples, Y, self.training.validation_size, self.seed)
+        encoder = self.transformer_ or self._init_encoder(split.train_samples, split.train_Y, self.seed, threads)
         counts = tree.project(Y)  # labels of each sample below each node of a level (n × nodes)
         levels = self._matched_levels(tree)
         head: ShortlistHead | None = None
         for t in levels:
             random = np.random.default_rng([self.seed, t])
-            train_rows = np.sort(random.permutation(rows)[: self.training.max_samples])
+            train_rows = np.sort(random.permutation(split.rows)[: self.training.max_samples])
             known = train_rows
             if head is None:  # the few clusters of the first level show in a subset of the samples
                 n_bootstrap = max(MIN_BOOTSTRAP_SAMPLES, 2 * tree.widths[t])
@@ -161,13 +162,14 @@ class XRTransformer(EncodedModel):
             phi = encoder.encode(samples.take(known), threads)
             if head is None:
                 M, children = _root(len(train_rows)), np.array([0, tree.widths[t]])
+                head = _bootstrap(phi, counts[t][known], _root(len(known)), children, threads)
             else:
                 children, above = tree.levels[t], counts[t - 1]
                 proposed, _ = head.search(phi, self.matcher_topk, threads)
                 M = mining.union(mining.teacher(above[train_rows]), mining.matcher(proposed, above.shape[1]))
-            head = _bootstrap(phi, counts[t][known], M[: len(known)], children, threads)
+                head = _bootstrap(phi, counts[t][known], M, children, threads)
             # The samples of this level: first the training rows, then the validation rows.
-            level_rows = np.concatenate([train_rows, validation])
+            level_rows = np.concatenate([train_rows, split.validation_rows])
             level_samples, weights = samples.take(level_rows), counts[t][level_rows]
             positives = pattern(weights)
             held = np.arange(len(train_rows), len(level_rows))
@@ -181,14 +183,11 @@ class XRTransformer(EncodedModel):
                 seed=self.seed + t,
                 threads=threads,
             )
-            train(
-                np.arange(len(train_rows)),
+            self._train(
                 learner,
-                self.training,
+                np.arange(len(train_rows)),
                 title=f"level {t + 1 - levels.start} of {len(levels)}",
                 seed=self.seed + 100 + t,
-                verbose=self.verbose,
-                settings=self._training_settings(),
                 checkpoint=checkpoints.path(f"level {t}"),
             )
         return encoder

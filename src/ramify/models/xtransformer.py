@@ -4,6 +4,7 @@ Chang et al. (2020), Taming Pretrained Transformers for Extreme Multi-label Text
 XR-Transformer with a single matcher level, whose clusters the ranker uses too.
 
 Differences from the paper
+- As in PECOS, prediction does not use the head of the encoder: `XRLinear` finds the clusters.
 - The matcher is trained on one clustering; the paper averages several clusterings and encoders (`Ensemble` does that).
 """
 
@@ -20,7 +21,10 @@ from ramify.models.xrtransformer import XRTransformer
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class XTransformer(XRTransformer):
-    """Fine-tunes an encoder on one level of label clusters, and ranks labels within the same clusters."""
+    """Fine-tunes an encoder on one level of label clusters, and ranks labels within the same clusters.
+
+    There is one level, so `min_match_clusters`, `max_match_clusters` and `matcher_topk` have no effect.
+    """
 
     kind: ClassVar[str] = "x-transformer"
 

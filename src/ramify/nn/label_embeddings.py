@@ -1,11 +1,12 @@
-"""Label embeddings: an affine map of the centroid of each label's samples (LightDXML, label representation step).
+"""Label embeddings: an affine map of the centroid of each label's samples, as in LightDXML (Mishra et al., 2023).
 
     ψ_l = W μ_l + b,    μ_l = mean of φ(x) over the samples x of label l
-
-W starts as the identity. Each pair of a sample and one of its labels pulls ψ_l towards φ(x) by log(1 + ‖ψ_l - φ(x)‖²).
+    loss = mean over pairs of a sample x and one of its labels l of log(1 + ‖ψ_l - φ(x)‖²)
 
 Differences from the paper
-- Two linear layers without an activation between them equal one; there is one.
+- One affine map instead of two linear layers, which equal one, and no ReLU on ψ.
+- W starts as the identity, not at random.
+- An epoch takes at most `max_pairs` pairs; `in_batch_negatives` adds a softmax over the other samples of a step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ramify.base.types import BoolArray, Csr, FloatArray
 from ramify.nn.optim import Adam, DenseParameter, Trainable
 
 TEMPERATURE = 0.1
-"""Of the cosine similarities in the in-batch softmax."""
+"""Temperature of the in-batch softmax over cosine similarities."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -15,7 +15,9 @@ from ramify.io.store import Store, StoreWriter
 from ramify.nn.optim import Arrays, add_prefix, select_prefix
 
 N_FREQUENT = 50
-"""Most frequent labels that every search returns: a label of half of the samples lies in their midst, close to none."""
+"""Most frequent labels that are candidates of every sample: the embedding of a label with very many samples is close to
+none of them. They are at most a tenth of the labels and a quarter of the candidates.
+"""
 
 
 class LabelIndex:
@@ -51,7 +53,7 @@ class LabelIndex:
         ids, counts : (m,) label ids, and the number of training samples of each label
         queries : (n, D) embeddings of samples, on which recall is measured
         """
-        n_frequent = min(N_FREQUENT, len(ids) // 10, k // 4)
+        n_frequent = min(N_FREQUENT, len(ids) // 10, _max_frequent(k))
         order = np.lexsort((ids, -counts))
         frequent, others = order[:n_frequent], np.sort(order[n_frequent:])
         index = AnnIndex.build(
@@ -70,7 +72,7 @@ class LabelIndex:
 
     def search(self, embeddings: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and cosine similarities (n, k) of candidates for embeddings (n, D): frequent labels, then the nearest."""
-        n_frequent = min(len(self.frequent), k // 4)
+        n_frequent = min(len(self.frequent), _max_frequent(k))
         queries = native.matrix.unit_rows(np.ascontiguousarray(embeddings, np.float32), threads)
         ids, similarities = self.index.search_unit(queries, k - n_frequent, threads, ordered=False)
         if n_frequent == 0:
@@ -109,3 +111,8 @@ class LabelIndex:
             raise ModelFormatError(f"{store.path}: the index contains a label twice")
         embeddings = store.array(f"{prefix}frequent_embeddings", np.float32, shape=(len(frequent), dim))
         return cls(index, frequent, embeddings)
+
+
+def _max_frequent(k: int) -> int:
+    """Maximum number of frequent labels among k candidates."""
+    return k // 4

@@ -9,14 +9,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Encoder
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.optim import Adam, Arrays, add_prefix, select_prefix
-from ramify.nn.trainer import TrainingConfig
 from ramify.nn.validation import ValidationScore
 
 NORM_DECAY, NORM_GAIN = 0.98, 0.02
-"""Of the running mean of gradient norms that clipping refers to."""
+"""Running mean of gradient norms: weight of the previous mean, and of the new norm."""
 
 
 class Head(Protocol):
@@ -99,11 +99,6 @@ class Learner:
         encoder.begin_training(seed)
         self._random = np.random.default_rng(seed)
         self._mean_norm = 0.0  # running mean of the norm of the encoder's gradients
-
-    @property
-    def default_epochs(self) -> int:
-        """Training epochs that suit the encoder."""
-        return self.encoder.default_epochs
 
     def begin_epoch(self, epoch: int) -> None:
         """Prepare an epoch, counted from 0."""

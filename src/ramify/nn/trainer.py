@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ramify.base.config import Config, param
 from ramify.base.progress import progress
 from ramify.base.threads import blas_threads
-from ramify.base.types import AnyArray, LongArray
+from ramify.base.types import LongArray
 from ramify.nn.checkpoint import load_checkpoint, save_checkpoint
+from ramify.nn.config import TrainingConfig
+from ramify.nn.learner import Learner
 from ramify.nn.optim import Arrays
 from ramify.nn.validation import ValidationScore
 
@@ -22,64 +22,8 @@ MIN_VALIDATIONS = 4
 """Validations, each with a checkpoint, of a training that is measured in samples."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class TrainingConfig(Config):
-    """How encoder and head are trained: AdamW with linear warmup and decay, and early stopping."""
-
-    epochs: int | None = param(
-        None, "maximum number of epochs; None: 8, or 5 for a residual layer over fixed embeddings", low=1
-    )
-    max_samples: int | None = param(
-        None, "number of samples to train on in total, in place of `epochs`; None: by epochs", low=1
-    )
-    batch_size: int = param(256, "samples in a step; larger batches train faster and take fewer steps", low=1)
-    min_steps: int = param(200, "minimum number of steps; small data sets get more epochs", low=1)
-    patience: int = param(2, "epochs without a better validation nDCG@5 after which training stops", low=1)
-    validation_size: int = param(
-        2000, "samples held out for validation, at most a tenth of the data; 0: none, the last epoch counts", low=0
-    )
-    learning_rate: float = param(0.01, "peak learning rate of the head", above=0)
-    encoder_learning_rate: float = param(
-        0.015, "peak learning rate of a BagEncoder; a TransformerEncoder has its own", above=0
-    )
-    warmup_ratio: float = param(0.1, "fraction of the steps over which the learning rate rises", low=0, high=1)
-    weight_decay: float = param(0.01, "decoupled weight decay (AdamW), relative to the learning rate", low=0)
-    dropout: float = param(0.3, "dropout probability on the embedding", low=0, high=0.95)
-    gradient_clip: float | None = param(
-        10.0, "clip the encoder's gradients to this multiple of their running mean norm; None: no clipping", above=0
-    )
-
-
-class Trainee(Protocol):
-    """What the loop trains; `nn.learner.Learner` is the one implementation."""
-
-    @property
-    def default_epochs(self) -> int:
-        """Number of epochs that suits it."""
-
-    def begin_epoch(self, epoch: int) -> None:
-        """Prepare an epoch, counted from 0."""
-
-    def step(self, rows: LongArray, step: int, factor: float) -> float:
-        """Update from a batch with learning rates times `factor`; return the loss."""
-
-    def validate(self, epoch: int) -> ValidationScore | None:
-        """Return the validation metrics after an epoch; None without validation samples."""
-
-    def arrays(self) -> Arrays:
-        """Return the trained arrays."""
-
-    def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
-        """Copy the values of all arrays."""
-
-    def state(self) -> tuple[Arrays, dict[str, Any]]:
-        """Return what else the next step depends on: arrays, and values for JSON."""
-
-    def set_state(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
-        """Restore what `state` returned."""
-
-    def data_digest(self) -> str:
-        """Hash the training data."""
+History = list[tuple[float, float | None]]
+"""Loss and validation nDCG@5 of each validation; None without a validation set."""
 
 
 @dataclass(eq=False)
@@ -89,30 +33,31 @@ class _TrainingState:
     random: np.random.Generator
     epoch: int = 0
     step: int = 0
-    epochs_without_improvement: int = 0
+    n_not_better: int = 0  # validations since the best one
     done: bool = False
     best_score: float = -np.inf
     best: Arrays | None = None  # None: the present arrays are the best
-    history: list[tuple[float, float]] = field(default_factory=list)
+    history: History = field(default_factory=list)
 
-    def record(self, learner: Trainee, loss: float, score: ValidationScore | None) -> None:
-        """Append an epoch to the history, and keep the arrays if it is the best one so far."""
-        ndcg = float(self.epoch) if score is None else score.ndcg
-        self.history.append((loss, ndcg))
-        if not ndcg > self.best_score:
-            self.epochs_without_improvement += 1
+    def record(self, learner: Learner, loss: float, score: ValidationScore | None) -> None:
+        """Append a validation to the history, and keep the arrays if it is the best one so far."""
+        self.history.append((loss, None if score is None else score.ndcg))
+        if score is None:  # the last arrays count, which the learner holds itself
             return
-        self.epochs_without_improvement, self.best_score = 0, ndcg
-        if self.best is not None:
+        if not score.ndcg > self.best_score:
+            self.n_not_better += 1
+            return
+        self.n_not_better, self.best_score = 0, score.ndcg
+        if self.best is None:
+            self.best = {name: array.copy() for name, array in learner.arrays().items()}
+        else:
             for name, array in learner.arrays().items():
                 self.best[name][...] = array
-        elif score is not None:  # without validation the last arrays count, which the learner holds itself
-            self.best = {name: array.copy() for name, array in learner.arrays().items()}
 
-    def save(self, path: Path, key: str, learner: Trainee) -> None:
+    def save(self, path: Path, key: str, learner: Learner) -> None:
         """Write a checkpoint."""
         state, values = learner.state()
-        names = ("epoch", "step", "epochs_without_improvement", "done", "history")
+        names = ("epoch", "step", "n_not_better", "done", "history")
         save_checkpoint(
             path,
             key,
@@ -126,7 +71,7 @@ class _TrainingState:
         )
 
     @classmethod
-    def resume(cls, path: Path, key: str, learner: Trainee) -> _TrainingState | None:
+    def resume(cls, path: Path, key: str, learner: Learner) -> _TrainingState | None:
         """Restore learner and state from a checkpoint of this training, if there is one."""
         checkpoint = load_checkpoint(path, key)
         if checkpoint is None:
@@ -140,18 +85,17 @@ class _TrainingState:
             random,
             values["epoch"],
             values["step"],
-            values["epochs_without_improvement"],
+            values["n_not_better"],
             values["done"],
             -np.inf if values["best_score"] is None else values["best_score"],
             groups["best"] or None,
-            [(float(loss), float(score)) for loss, score in values["history"]],
+            [(loss, score) for loss, score in values["history"]],
         )
 
 
 def train(
     rows: LongArray,
-    learner: Trainee,
-    config: TrainingConfig,
+    learner: Learner,
     *,
     title: str,
     seed: int,
@@ -159,7 +103,7 @@ def train(
     settings: dict[str, Any],
     checkpoint: Path | None = None,
     product_threads: int = 1,
-) -> list[tuple[float, float]]:
+) -> History:
     """Train on the given rows until validation stops improving, and leave the learner in its best state.
 
     Parameters
@@ -173,12 +117,13 @@ def train(
     -------
     history : loss and validation nDCG@5 of each validation
     """
-    passes = config.epochs or learner.default_epochs
-    epoch_size, epochs = _schedule(len(rows), config, passes)
+    config = learner.config
+    nominal_epochs = config.epochs or learner.encoder.default_epochs
+    epoch_size, epochs = _schedule(len(rows), config, nominal_epochs)
     n_steps = epochs * -(-epoch_size // config.batch_size)
     n_warmup = max(1, int(config.warmup_ratio * n_steps))
     # On small data sets an epoch may be a single step: validate as often as there are nominal epochs.
-    validate_every = max(1, epochs // passes) if config.max_samples is None else 1
+    validate_every = max(1, epochs // nominal_epochs) if config.max_samples is None else 1
 
     key = ""
     state = None
@@ -209,7 +154,7 @@ def train(
             state.record(learner, loss, score)
             shown = "" if score is None else f", validation P@1 {score.precision:.1f}"
             advance(0, f"loss {loss:.4f}{shown}")
-            state.done = state.epoch >= epochs or state.epochs_without_improvement >= config.patience
+            state.done = state.epoch >= epochs or state.n_not_better >= config.patience
             if checkpoint is not None:
                 state.save(checkpoint, key, learner)
     if state.best is not None:

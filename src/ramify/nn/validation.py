@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from ramify.base.ranking import Ranking
-from ramify.base.types import Csr, DoubleArray, FloatArray, IntArray, LongArray
-from ramify.metrics.propensity import LabelCounts, inverse_propensity
+from ramify.base.types import Csr, DoubleArray, FloatArray, IntArray
 from ramify.metrics.report import evaluate
 from ramify.nn.encoders import Encoder
 from ramify.nn.encoders.samples import Samples
+from ramify.nn.heads.classifiers import shifted
 from ramify.nn.heads.shortlist import ShortlistHead, candidate_logits
 from ramify.rank.blend import BETAS, BlendMetrics, best_beta, blend_metrics_by_beta
+
+COARSE_BETAS = BETAS[::-4]
+"""Weights β that are validated after each epoch: every fourth one, 1 among them."""
 
 
 class ValidationScore(NamedTuple):
@@ -59,7 +60,7 @@ class CandidateSource(Protocol):
     """Retrieves candidates for embeddings."""
 
     def candidates(self, embeddings: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Candidate labels (n, k), and their similarities over the largest of the row."""
+        """Candidate labels (n, k), and their similarity scores (n, k)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,28 +68,11 @@ class FixedCandidates:
     """Candidates (m, k) of the validation samples that do not change during training."""
 
     ids: IntArray
-    evidence: FloatArray
+    similarity_scores: FloatArray
 
     def candidates(self, embeddings: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return the candidates, whatever the embeddings."""
-        return self.ids, self.evidence
-
-
-@dataclass(frozen=True, eq=False)
-class Propensities:
-    """Inverse propensities (L,) of the labels in a training set."""
-
-    inverse: DoubleArray
-
-    @classmethod
-    def of(cls, Y: Csr, rows: LongArray) -> Propensities:
-        """Estimate the propensities from the labels Y (n × L) of the training rows."""
-        counts = np.bincount(Y[rows].indices, minlength=Y.shape[1])
-        return cls(inverse_propensity(LabelCounts(len(rows), counts)))
-
-    def bias_shift(self, weight: float) -> FloatArray:
-        """Shift (L,) of the classifiers' bias that favours tail labels: weight · log of the inverse propensity."""
-        return (weight * np.log(self.inverse)).astype(np.float32)
+        return self.ids, self.similarity_scores
 
 
 class BlendValidator:
@@ -97,6 +81,7 @@ class BlendValidator:
     Parameters
     ----------
     samples, Y : validation samples and their labels (m × L)
+    inverse_propensities : (L,) weights of the labels in PSP@1
     bias_shift : (L,) added to the bias of the classifiers for prediction
     beta : weight to validate with; None: the best of a coarse grid
 
@@ -110,19 +95,15 @@ class BlendValidator:
         samples: Samples,
         Y: Csr,
         source: CandidateSource,
-        propensities: Propensities,
+        inverse_propensities: DoubleArray,
         bias_shift: FloatArray,
         beta: float | None,
         threads: int,
     ) -> None:
-        self.samples, self.Y, self.source, self.propensities = samples, Y, source, propensities
+        self.samples, self.Y, self.source = samples, Y, source
+        self.inverse_propensities = inverse_propensities
         self.bias_shift, self.beta, self.threads = bias_shift, beta, threads
         self.curve: list[list[float]] = []
-
-    def classifiers(self, head: ShortlistHead) -> tuple[FloatArray, FloatArray]:
-        """Weights (L, D) and shifted bias (L,) for prediction."""
-        weights, bias = head.classifiers
-        return weights, bias + self.bias_shift
 
     def metrics_by_beta(
         self, encoder: Encoder, head: ShortlistHead, betas: Sequence[float] = BETAS
@@ -131,13 +112,15 @@ class BlendValidator:
         if len(self.samples) == 0:
             return {}
         embeddings = encoder.encode(self.samples, self.threads)
-        ids, evidence = self.source.candidates(embeddings)
-        logits = candidate_logits(self.classifiers(head), ids, embeddings, self.threads)
-        return blend_metrics_by_beta(betas, ids, logits, evidence, self.Y, self.propensities.inverse, self.threads)
+        ids, similarity_scores = self.source.candidates(embeddings)
+        logits = candidate_logits(shifted(head.classifiers, self.bias_shift), ids, embeddings, self.threads)
+        return blend_metrics_by_beta(
+            betas, ids, logits, similarity_scores, self.Y, self.inverse_propensities, self.threads
+        )
 
     def validate(self, encoder: Encoder, head: ShortlistHead, epoch: int) -> ValidationScore | None:
         """Return nDCG@5 and P@1 with the given weight, or the best one; None without validation samples."""
-        metrics = self.metrics_by_beta(encoder, head, BETAS[::-4] if self.beta is None else [self.beta])
+        metrics = self.metrics_by_beta(encoder, head, COARSE_BETAS if self.beta is None else [self.beta])
         if not metrics:
             return None
         best = metrics[best_beta(metrics)]

@@ -35,8 +35,8 @@ class LinearConfig(Config):
     positive_weight: float = param(1.0, "factor on the loss of positives; raising it favors recall", above=0)
     tail_weight: float = param(
         1.0,
-        "further factor on the loss of positives of the rarest labels; a label with n samples gets "
-        "1 + (tail_weight - 1) / (1 + n / tail_count); raising it favors rare labels",
+        "further factor on the loss of positives of tail labels; a label with n samples gets "
+        "1 + (tail_weight - 1) / (1 + n / tail_count); raising it favors tail labels",
         above=0,
     )
     tail_count: float = param(

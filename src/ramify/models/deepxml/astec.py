@@ -12,6 +12,8 @@ Dahiya et al. (2021), DeepXML: A Deep Extreme Multi-Label Learning Framework App
 Differences from the paper
 - The blended score, its β and the propensity shift are those of LightDXML; scores are calibrated to probabilities.
 - The surrogate clusters come from balanced 2-means of PIFA representations.
+- The most frequent labels are on every shortlist; easy negatives contribute no gradient.
+- The indexes are IVF indexes over int8 codes instead of HNSW.
 """
 
 from __future__ import annotations
@@ -32,20 +34,22 @@ from ramify.index.ann import AnnIndex
 from ramify.index.label_graph import build_clusters
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
-from ramify.models.deepxml.base import DeepXMLModel, Retrieval, TrainingSet
+from ramify.models.deepxml.base import DeepXMLModel, Retrieval
+from ramify.models.encoded import SplitSamples
 from ramify.nn.checkpoint import CheckpointDirectory
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Bag, Encoder
 from ramify.nn.encoders.samples import Samples, with_embeddings
 from ramify.nn.heads.all_labels import AllLabels
+from ramify.nn.heads.classifiers import shifted
 from ramify.nn.heads.initialization import init_classifiers
 from ramify.nn.label_embeddings import label_centroids
 from ramify.nn.label_index import LabelIndex
 from ramify.nn.learner import Learner
 from ramify.nn.sampling.fixed import FixedShortlists
 from ramify.nn.sampling.positives import Positives
-from ramify.nn.trainer import TrainingConfig
 from ramify.nn.validation import FixedCandidates, RankingValidator
-from ramify.rank.blend import row_normalized, sigmoid_scores
+from ramify.rank.blend import sigmoid_scores
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -57,10 +61,13 @@ class Astec(DeepXMLModel):
     reranker: bool = param(True, "train a second encoder with classifiers of its own on the best labels")
     n_clusters: int | None = param(
         None,
-        "clusters of the surrogate task, rounded to a power of two; None: about an eighth of the labels",
+        "clusters of the surrogate task, rounded down to a power of two; None: about an eighth of the labels",
         low=1,
     )
-    surrogate: TrainingConfig = param(factory=TrainingConfig, doc="training of the encoder on the surrogate task")
+    surrogate: TrainingConfig = param(
+        factory=TrainingConfig,
+        doc="training of the encoder on the surrogate task; its validation set is that of `training`",
+    )
     n_neighbors: int = param(50, "nearest training samples whose labels are candidates", low=1)
     neighbor_weight: float = param(
         0.075, "weight of the neighbors' labels in the similarity of a candidate", low=0, high=1
@@ -72,58 +79,60 @@ class Astec(DeepXMLModel):
 
     # ---- training ----
 
-    def _fit_retrieval(self, dataset: TrainingSet, checkpoints: CheckpointDirectory) -> None:
-        Y, rows, threads = dataset.Y, dataset.rows, dataset.threads
-        self.encoder_ = self._fit_surrogate(dataset, checkpoints)
-        frozen = self.encoder_.encode(dataset.samples, threads)
-        self._build_indexes(frozen[rows], dataset.train_Y, threads)
+    def _fit_retrieval(self, split: SplitSamples, checkpoints: CheckpointDirectory) -> None:
+        Y, rows, threads = split.Y, split.rows, split.threads
+        self.encoder_ = self._fit_surrogate(split, checkpoints)
+        frozen = self.encoder_.encode(split.samples, threads)
+        self._build_indexes(frozen[rows], split.train_Y, threads)
 
         samples = Samples(Mixed.of(frozen))
-        self.transfer_ = Bag.initialize(samples.features, dataset.train_Y, None, seed=self.seed + 3, threads=threads)
-        self.transfer_.max_spectral_norm = self.max_spectral_norm
-        head = self._init_head(dataset, frozen[rows])
-        width = min(self.shortlist_size, Y.shape[1])
-        random = np.random.default_rng(self.seed + 5)
-        shortlists, _ = self._search(frozen[rows], Y.shape[1], width, threads)
-        n_random = min(self.random_negatives, Y.shape[1])
-        others = random.integers(0, Y.shape[1], (len(rows), n_random), np.int32)
-        ids, similarities = self._search(frozen[dataset.validation_rows], Y.shape[1], width, threads)
-        source = FixedCandidates(ids, row_normalized(sigmoid_scores(ids, similarities)))
-        validator = self._validator(dataset, samples, source, self.beta)
-        learner = Learner(
-            self.transfer_,
-            head,
-            FixedShortlists(Y, rows, np.hstack([others, shortlists])),
-            validator,
-            samples,
-            self.training,
-            seed=self.seed + 4,
+        self.transfer_ = Bag.initialize(
+            samples.features,
+            split.train_Y,
+            None,
+            seed=self.seed + 3,
             threads=threads,
+            max_spectral_norm=self.max_spectral_norm,
         )
-        self._train(dataset, learner, "classifiers", checkpoints, seed=self.seed + 6)
-        self.classifiers_, self.metrics_by_epoch_ = validator.classifiers(head), validator.curve
+        head = self._init_head(split, frozen[rows])
+        n_labels, width = Y.shape[1], min(self.shortlist_size, Y.shape[1])
+        nearest, _ = self._search(frozen[rows], n_labels, width, threads)
+        n_random = min(self.random_negatives, n_labels)
+        others = np.random.default_rng(self.seed + 5).integers(0, n_labels, (len(rows), n_random), np.int32)
+        sampler = FixedShortlists(Y, rows, np.hstack([others, nearest]))
+        ids, similarities = self._search(frozen[split.validation_rows], n_labels, width, threads)
+        source = FixedCandidates(ids, sigmoid_scores(ids, similarities))
+        validator = self._validator(split, samples, source, self.beta)
+        learner = Learner(
+            self.transfer_, head, sampler, validator, samples, self.training, seed=self.seed + 4, threads=threads
+        )
+        title = "classifiers"
+        self._train(learner, rows, title=title, seed=self.seed + 6, checkpoint=checkpoints.path(title))
+        self.classifiers_ = shifted(head.classifiers, validator.bias_shift)
+        self.metrics_by_epoch_ = validator.curve
         self._set_beta(validator.metrics_by_beta(self.transfer_, head))
 
-    def _fit_surrogate(self, dataset: TrainingSet, checkpoints: CheckpointDirectory) -> Encoder:
+    def _fit_surrogate(self, split: SplitSamples, checkpoints: CheckpointDirectory) -> Encoder:
         """Train an encoder to classify clusters of labels."""
-        Y, threads, samples = dataset.Y, dataset.threads, dataset.train_samples
-        encoder = self._init_encoder(samples, dataset.train_Y, self.seed, threads)
-        phi = encoder.encode(samples, threads)
-        Z = pifa_mixed(with_embeddings(samples.features, phi), dataset.train_Y, normalize_y=False, threads=threads)
-        clusters = _cluster_indicator(Y, self._cluster_labels(Z, Y.shape[1], threads))
-        head = AllLabels(*init_classifiers(clusters[dataset.rows], phi, clusters.shape[1], threads))
-        held = dataset.validation_rows
+        threads = split.threads
+        encoder = self._init_encoder(split.train_samples, split.train_Y, self.seed, threads)
+        phi = encoder.encode(split.train_samples, threads)
+        features = with_embeddings(split.train_samples.features, phi)
+        Z = pifa_mixed(features, split.train_Y, normalize_y=False, threads=threads)
+        clusters = _cluster_indicator(split.Y, self._cluster_labels(Z, split.Y.shape[1], threads))
+        head = AllLabels(*init_classifiers(clusters[split.rows], phi, clusters.shape[1], threads))
         learner = Learner(
             encoder,
             head,
             Positives(clusters),
-            RankingValidator(dataset.samples.take(held), clusters[held], threads),
-            dataset.samples,
+            RankingValidator(split.validation_samples, clusters[split.validation_rows], threads),
+            split.samples,
             self.surrogate,
             seed=self.seed + 1,
             threads=threads,
         )
-        self._train(dataset, learner, "surrogate task", checkpoints, seed=self.seed + 2)
+        title = "surrogate task"
+        self._train(learner, split.rows, title=title, seed=self.seed + 2, checkpoint=checkpoints.path(title))
         return encoder
 
     def _cluster_labels(self, Z: Csr | FloatArray, n_labels: int, threads: int) -> IntArray:

@@ -12,38 +12,33 @@ import numpy as np
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
-from ramify.base.splits import hold_out
 from ramify.base.threads import blas_threads, resolve_threads
-from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import FloatArray, IntArray
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
+from ramify.metrics.propensity import LabelCounts, inverse_propensity
 from ramify.models.base import TrainingData, check_state
-from ramify.models.deepxml.reranker import (
-    RERANKED_LABELS,
-    Classifiers,
-    Reranker,
-    append_labels,
-    is_fraction,
-    load_classifiers,
-    save_classifiers,
-)
-from ramify.models.encoded import EncodedModel
+from ramify.models.deepxml.reranker import RERANKED_LABELS, Reranker, is_fraction
+from ramify.models.encoded import EncodedModel, SplitSamples
 from ramify.nn.checkpoint import CheckpointDirectory
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Encoder, Transformer
 from ramify.nn.encoders.samples import Samples
+from ramify.nn.heads.classifiers import Classifiers, load_classifiers, save_classifiers, shifted
 from ramify.nn.heads.initialization import init_classifiers
 from ramify.nn.heads.losses import binary_cross_entropy
 from ramify.nn.heads.shortlist import ShortlistHead
 from ramify.nn.learner import Learner
 from ramify.nn.sampling.fixed import FixedShortlists
-from ramify.nn.trainer import TrainingConfig, train
-from ramify.nn.validation import BlendValidator, CandidateSource, FixedCandidates, Propensities
-from ramify.rank.blend import BlendMetrics, best_beta, row_normalized, sigmoid_scores
+from ramify.nn.validation import BlendValidator, CandidateSource, FixedCandidates
+from ramify.rank.blend import BlendMetrics, append_labels, best_beta, sigmoid_scores
 from ramify.rank.calibrate import RowCalibrator, fit_row_calibrator
 
 ROWS_PER_BLOCK = 4096
 """Samples whose candidates are in memory together."""
+CALIBRATED_LABELS = 100
+"""Labels of a sample that the calibrator is fitted to."""
 
 
 class Retrieval(NamedTuple):
@@ -52,32 +47,6 @@ class Retrieval(NamedTuple):
     ids: IntArray
     similarities: FloatArray
     phi: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingSet:
-    """Samples with labels Y (n × L), split into training and validation rows."""
-
-    samples: Samples
-    Y: Csr
-    rows: LongArray
-    validation_rows: LongArray
-    threads: int
-
-    @property
-    def train_samples(self) -> Samples:
-        """Samples of the training rows."""
-        return self.samples.take(self.rows)
-
-    @property
-    def train_Y(self) -> Csr:
-        """Labels of the training rows."""
-        return self.Y[self.rows]
-
-    @property
-    def validation_samples(self) -> Samples:
-        """Samples of the validation rows."""
-        return self.samples.take(self.validation_rows)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -113,91 +82,68 @@ class DeepXMLModel(EncodedModel):
     # ---- training ----
 
     def _fit(self, data: TrainingData) -> None:
-        rows, validation_rows = hold_out(data.Y, self.training.validation_size, self.seed)
         samples = self._fit_samples(data.inputs)
-        dataset = TrainingSet(samples, data.Y, rows, validation_rows, resolve_threads(self.threads))
+        split = self._split(samples, data.Y, self.training.validation_size, self.seed)
         checkpoints = CheckpointDirectory(self.checkpoint_dir)
-        self._fit_retrieval(dataset, checkpoints)
-        self._fit_reranker(dataset, checkpoints)
-        self._fit_calibrator(dataset)
+        self._fit_retrieval(split, checkpoints)
+        self.reranker_: Reranker | None = None  # the re-ranker is trained on what is ranked without one
+        if self.reranker:
+            self.reranker_ = self._fit_reranker(split, checkpoints)
+        self.calibrator_ = self._fit_calibrator(split)
         checkpoints.clear()
 
     @abstractmethod
-    def _fit_retrieval(self, dataset: TrainingSet, checkpoints: CheckpointDirectory) -> None:
+    def _fit_retrieval(self, split: SplitSamples, checkpoints: CheckpointDirectory) -> None:
         """Train encoder, classifiers and index."""
 
-    def _train(
-        self, dataset: TrainingSet, learner: Learner, title: str, checkpoints: CheckpointDirectory, *, seed: int
-    ) -> int:
-        """Train on the training rows; return the number of validations."""
-        history = train(
-            dataset.rows,
-            learner,
-            learner.config,
-            title=title,
-            seed=seed,
-            verbose=self.verbose,
-            settings=self._training_settings(),
-            checkpoint=checkpoints.path(title),
-        )
-        return len(history)
-
-    def _init_head(self, dataset: TrainingSet, phi: FloatArray) -> ShortlistHead:
+    def _init_head(self, split: SplitSamples, phi: FloatArray) -> ShortlistHead:
         """Return initial classifiers, given the embeddings (m, D) of the training rows."""
         loss = partial(binary_cross_entropy, min_negative_probability=self.min_negative_probability)
-        n_scored = min(self.shortlist_size, dataset.Y.shape[1])
-        return ShortlistHead(*init_classifiers(dataset.train_Y, phi, n_scored, dataset.threads), loss)
+        n_scored = min(self.shortlist_size, split.Y.shape[1])
+        return ShortlistHead(*init_classifiers(split.train_Y, phi, n_scored, split.threads), loss)
 
     def _validator(
-        self, dataset: TrainingSet, samples: Samples, source: CandidateSource, beta: float | None
+        self, split: SplitSamples, samples: Samples, source: CandidateSource, beta: float | None
     ) -> BlendValidator:
         """Return the validation of blended scores; `samples` are those that the encoder in training reads."""
-        propensities = Propensities.of(dataset.Y, dataset.rows)
-        shift = propensities.bias_shift(self.propensity_weight)
-        rows = dataset.validation_rows
-        return BlendValidator(samples.take(rows), dataset.Y[rows], source, propensities, shift, beta, dataset.threads)
+        inverse = inverse_propensity(LabelCounts.of(split.train_Y))
+        # Tail weighting: the log inverse propensity of a label is added to its logit.
+        shift = (self.propensity_weight * np.log(inverse)).astype(np.float32)
+        held = samples.take(split.validation_rows)
+        return BlendValidator(held, split.validation_Y, source, inverse, shift, beta, split.threads)
 
     def _set_beta(self, metrics: dict[float, BlendMetrics]) -> None:
         """Choose the weight of the classifier, and keep the validation metrics of all weights."""
         self.beta_ = best_beta(metrics) if self.beta is None else self.beta
         self.metrics_by_beta_ = [[beta, found.precision, found.psp] for beta, found in metrics.items()]
 
-    def _fit_reranker(self, dataset: TrainingSet, checkpoints: CheckpointDirectory) -> None:
+    def _fit_reranker(self, split: SplitSamples, checkpoints: CheckpointDirectory) -> Reranker:
         """Train the re-ranker on the labels that the model ranks highest now."""
-        self.reranker_: Reranker | None = None
-        if not self.reranker:
-            return
-        width, threads = min(RERANKED_LABELS, dataset.Y.shape[1]), dataset.threads
-        encoder = self._init_encoder(dataset.train_samples, dataset.train_Y, self.seed + 10, threads)
-        head = self._init_head(dataset, encoder.encode(dataset.train_samples, threads))
-        shortlists, _ = self._rank_samples(dataset.train_samples, width, threads)
-        ids, scores = self._rank_samples(dataset.validation_samples, width, threads)
-        source = FixedCandidates(ids, row_normalized(np.where(ids >= 0, scores, np.float32(0))))
-        validator = self._validator(dataset, dataset.samples, source, beta=None)
+        width, threads = min(RERANKED_LABELS, split.Y.shape[1]), split.threads
+        encoder = self._init_encoder(split.train_samples, split.train_Y, self.seed + 10, threads)
+        head = self._init_head(split, encoder.encode(split.train_samples, threads))
+        shortlists, _ = self._rank_samples(split.train_samples, width, threads)
+        ids, scores = self._rank_samples(split.validation_samples, width, threads)
+        source = FixedCandidates(ids, np.where(ids >= 0, scores, np.float32(0)))
+        validator = self._validator(split, split.samples, source, beta=None)
+        sampler = FixedShortlists(split.Y, split.rows, shortlists)
         learner = Learner(
-            encoder,
-            head,
-            FixedShortlists(dataset.Y, dataset.rows, shortlists),
-            validator,
-            dataset.samples,
-            self.training,
-            seed=self.seed + 11,
-            threads=threads,
+            encoder, head, sampler, validator, split.samples, self.training, seed=self.seed + 11, threads=threads
         )
-        self._train(dataset, learner, "re-ranker", checkpoints, seed=self.seed + 12)
-        beta = best_beta(validator.metrics_by_beta(encoder, head), 0.5)
-        self.reranker_ = Reranker(encoder, validator.classifiers(head), beta)
+        title = "re-ranker"
+        self._train(learner, split.rows, title=title, seed=self.seed + 12, checkpoint=checkpoints.path(title))
+        beta = best_beta(validator.metrics_by_beta(encoder, head), default=0.5)
+        return Reranker(encoder, shifted(head.classifiers, validator.bias_shift), beta)
 
-    def _fit_calibrator(self, dataset: TrainingSet) -> None:
+    def _fit_calibrator(self, split: SplitSamples) -> RowCalibrator | None:
         """Fit the map from scores to probabilities on the validation set."""
-        self.calibrator_: RowCalibrator | None = None
-        rows, threads = dataset.validation_rows, dataset.threads
-        if len(rows):
-            width = min(RERANKED_LABELS, dataset.Y.shape[1])
-            ids, scores = self._rank_samples(dataset.validation_samples, width, threads)
-            hits = native.matrix.ranking_hits(ids, dataset.Y[rows], threads)
-            with blas_threads(1):  # sums must not depend on the number of threads
-                self.calibrator_ = fit_row_calibrator(scores, hits)
+        if len(split.validation_rows) == 0:
+            return None
+        width, threads = min(CALIBRATED_LABELS, split.Y.shape[1]), split.threads
+        ids, scores = self._rank_samples(split.validation_samples, width, threads)
+        hits = native.matrix.ranking_hits(ids, split.validation_Y, threads)
+        with blas_threads(1):  # the bits of a sum depend on the number of BLAS threads
+            return fit_row_calibrator(scores, hits)
 
     # ---- prediction ----
 
@@ -285,7 +231,7 @@ class DeepXMLModel(EncodedModel):
         """Open what `_save_index` wrote; return the dimension of the embeddings that classifiers see."""
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
-        save_classifiers(writer, "classifier_", self.classifiers_)
+        save_classifiers(writer, "classifier", self.classifiers_)
         return {
             **self._save_samples(writer),
             "encoder": self.encoder_.save_to(writer, "encoder_"),
@@ -313,7 +259,7 @@ class DeepXMLModel(EncodedModel):
         shape = self._load_samples(store, state)
         self.encoder_ = self._load_encoder(store, state.get("encoder"), "encoder_", shape)
         self.classifiers_: Classifiers = load_classifiers(
-            store, "classifier_", self.n_labels, self._load_index(store, index)
+            store, "classifier", self.n_labels, self._load_index(store, index)
         )
         self.reranker_, reranker = None, ranking.get("reranker")
         if reranker is not None:

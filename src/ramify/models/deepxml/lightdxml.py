@@ -1,6 +1,7 @@
 """LightDXML: encoder, label embeddings and classifiers are trained in one go, with hard negatives that are refreshed.
 
-Every `refresh_every` epochs:
+Mishra et al. (2023), Light-weight Deep Extreme Multilabel Classification. Every `refresh_every` epochs:
+
 1. Label embeddings ψ_l are learned for the encoder as it is now: an affine map of the centroid of each label's samples
    (`nn.label_embeddings`), and indexed for nearest neighbor search (`nn.label_index`).
 2. The labels nearest to a sample become its shortlist: its hard negatives until the next refresh.
@@ -8,11 +9,14 @@ Every `refresh_every` epochs:
 
 At prediction the labels nearest to φ(x) are ranked by the blended score of classifier and similarity (`rank.blend`):
 
-    β · σ(w_l·φ + b_l) + (1 - β) · σ(cos(φ, ψ_l)),  each over its row's maximum
+    (β · p_l / max p + (1 - β) · s_l / max s) · max p,    p_l = σ(w_l·φ + b_l),  s_l = σ(cos(φ, ψ_l))
 
 Differences from the paper
-- β is chosen on the validation set; a label's logit is shifted by its log inverse propensity (`propensity_weight`).
+- Classifier and similarity are normalized by row before they are blended; β is chosen on the validation set.
+- A label's logit is shifted by its log inverse propensity (`propensity_weight`).
 - The most frequent labels are on every shortlist; easy negatives contribute no gradient (`min_negative_probability`).
+- Label embeddings are also refreshed after the first and after the last epoch; the best epoch is kept.
+- The index is an IVF index over int8 codes instead of HNSW; word embeddings start from the corpus, not from fastText.
 - Scores are calibrated to probabilities; a re-ranker is optional.
 """
 
@@ -25,14 +29,16 @@ from ramify.base.config import param
 from ramify.base.threads import blas_threads
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
-from ramify.models.deepxml.base import DeepXMLModel, Retrieval, TrainingSet
+from ramify.models.deepxml.base import DeepXMLModel, Retrieval
+from ramify.models.encoded import SplitSamples
 from ramify.nn.checkpoint import CheckpointDirectory
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders.samples import Samples
+from ramify.nn.heads.classifiers import shifted
 from ramify.nn.label_embeddings import LabelEncoderConfig
 from ramify.nn.label_index import LabelIndex
 from ramify.nn.learner import Learner
 from ramify.nn.sampling.refreshed import RefreshedShortlists
-from ramify.nn.trainer import TrainingConfig
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -53,17 +59,17 @@ class LightDXML(DeepXMLModel):
     )
     label_encoder: LabelEncoderConfig = param(factory=LabelEncoderConfig, doc="training of the label embeddings")
 
-    def _fit_retrieval(self, dataset: TrainingSet, checkpoints: CheckpointDirectory) -> None:
-        threads = dataset.threads
-        encoder = self._init_encoder(dataset.train_samples, dataset.train_Y, self.seed, threads)
-        phi = encoder.encode(dataset.train_samples, threads)
-        head = self._init_head(dataset, phi)
+    def _fit_retrieval(self, split: SplitSamples, checkpoints: CheckpointDirectory) -> None:
+        threads = split.threads
+        encoder = self._init_encoder(split.train_samples, split.train_Y, self.seed, threads)
+        phi = encoder.encode(split.train_samples, threads)
+        head = self._init_head(split, phi)
         sampler = RefreshedShortlists(
-            dataset.samples,
-            dataset.Y,
-            dataset.rows,
+            split.samples,
+            split.Y,
+            split.rows,
             phi,
-            shortlist_size=min(self.shortlist_size, dataset.Y.shape[1]),
+            shortlist_size=min(self.shortlist_size, split.Y.shape[1]),
             refresh_every=self.refresh_every,
             label_encoder=self.label_encoder,
             ann=self.index,
@@ -71,16 +77,17 @@ class LightDXML(DeepXMLModel):
             threads=threads,
         )
         del phi  # the sampler drops it after the first refresh
-        validator = self._validator(dataset, dataset.samples, sampler, self.beta)
+        validator = self._validator(split, split.samples, sampler, self.beta)
         learner = Learner(
-            encoder, head, sampler, validator, dataset.samples, self.training, seed=self.seed + 1, threads=threads
+            encoder, head, sampler, validator, split.samples, self.training, seed=self.seed + 1, threads=threads
         )
-        n_validations = self._train(dataset, learner, "training", checkpoints, seed=self.seed + 2)
-        with blas_threads(1):
-            sampler.refresh_index(n_validations, encoder)  # label embeddings for the final encoder
+        title = "training"
+        history = self._train(learner, split.rows, title=title, seed=self.seed + 2, checkpoint=checkpoints.path(title))
+        with blas_threads(1):  # the bits of a product depend on the number of BLAS threads
+            sampler.refresh_index(encoder, sampler.seed + len(history))  # label embeddings for the final encoder
         assert sampler.index is not None
         self.encoder_, self.label_index_ = encoder, sampler.index
-        self.classifiers_ = validator.classifiers(head)
+        self.classifiers_ = shifted(head.classifiers, validator.bias_shift)
         self.metrics_by_epoch_ = validator.curve
         self._set_beta(validator.metrics_by_beta(encoder, head))
 

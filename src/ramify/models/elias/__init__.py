@@ -1,1 +1,1 @@
-"""ELIAS: model (training and public API), graph_classifier (what a search needs), ranker (Elias++)."""
+"""ELIAS: model (training and public API), graph_classifier (what a search needs), ranker (ELIAS++), report."""

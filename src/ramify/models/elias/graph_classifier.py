@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,17 +12,16 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, IntArray
 from ramify.index.label_graph import LabelGraph, cluster_scores
 from ramify.io.store import Store, StoreWriter
-from ramify.models.base import check_history
 from ramify.models.elias.ranker import RANKED_LABELS, SparseRanker
+from ramify.models.encoded import check_history
 from ramify.nn.encoders import Bag, Encoder
 from ramify.nn.encoders.samples import Samples
+from ramify.nn.heads.classifiers import Classifiers, load_classifiers, save_classifiers
+from ramify.nn.heads.graph import SearchSize, cluster_logits, search_labels
+from ramify.nn.trainer import History
 
-
-class SearchSize(NamedTuple):
-    """Size of a search: clusters to explore, and labels to score with their classifiers."""
-
-    beam_size: int
-    shortlist_size: int
+MIN_SCORE = 1e-38
+"""Lower bound of a score before its logarithm: the smallest normal float32."""
 
 
 @dataclass(eq=False)
@@ -31,19 +30,19 @@ class GraphClassifier:
 
     Attributes
     ----------
-    clusters, labels : weights (C, D) and (L, D), each with a bias
+    cluster_classifiers, label_classifiers : weights (C, D) and (L, D), each with a bias
     cluster_of : (L,) cluster of each label in stage 1
-    history : loss and validation nDCG@5 of each epoch
-    ranker : re-ranks the best labels (Elias++)
+    history : loss and validation nDCG@5 of each validation
+    ranker : re-ranks the best labels (ELIAS++)
     """
 
     encoder: Encoder
-    clusters: tuple[FloatArray, FloatArray]
+    cluster_classifiers: Classifiers
     graph: LabelGraph
-    labels: tuple[FloatArray, FloatArray]
+    label_classifiers: Classifiers
     log_alpha: float
     cluster_of: IntArray
-    history: list[tuple[float, float]]
+    history: History
     ranker: SparseRanker | None = None
 
     def with_graph(self, graph: LabelGraph) -> GraphClassifier:
@@ -55,26 +54,29 @@ class GraphClassifier:
         phi = self.encoder.encode(samples, threads)
         if self.ranker is None:
             return self.search_embeddings(phi, k, size, threads)
-        n_ranked = min(RANKED_LABELS, self.graph.n_labels)
-        ids, scores = self.search_embeddings(phi, max(k, n_ranked), size, threads)
+        ids, scores = self.search_embeddings(phi, max(k, self.n_ranked), size, threads)
         rest_ids, rest_scores = ids[:, RANKED_LABELS:], scores[:, RANKED_LABELS:]
         ids, scores = ids[:, :RANKED_LABELS], scores[:, :RANKED_LABELS]
-        ranked = self.ranker.rank(samples.features, self.ranker_embeddings(samples, phi), ids, scores, threads)
-        ids, best = native.matrix.list_topk(ids, np.log(np.maximum(ranked, 1e-38)), ids.shape[1], threads)
+        embeddings = self.ranker_embeddings(samples, phi)
+        final = self.ranker.final_scores(samples.features, embeddings, ids, scores, threads)
+        ids, best = native.matrix.list_topk(ids, np.log(np.maximum(final, MIN_SCORE)), ids.shape[1], threads)
         if k > RANKED_LABELS:  # labels that were not re-ranked follow in their order
             ids, best = np.hstack([ids, rest_ids]), np.hstack([best, np.minimum(rest_scores, best[:, -1:])])
         return ids[:, :k], np.ascontiguousarray(best[:, :k], np.float32)
 
     def search_embeddings(self, phi: FloatArray, k: int, size: SearchSize, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels for embeddings (n, D), before re-ranking."""
-        width = max(size.shortlist_size, k)
-        return native.neural.search_graph(
-            self.graph.arrays, self.clusters, self.labels, self.log_alpha, size.beam_size, width, phi, k, threads
-        )
+        classifiers = self.cluster_classifiers, self.label_classifiers
+        return search_labels(self.graph, *classifiers, self.log_alpha, size, phi, k, threads)
+
+    @property
+    def n_ranked(self) -> int:
+        """Number of labels that a ranker re-ranks."""
+        return min(RANKED_LABELS, self.graph.n_labels)
 
     def shortlists(self, phi: FloatArray, size: SearchSize, threads: int) -> IntArray:
         """Labels (n, K) that are scored with their classifiers, padded with -1."""
-        logits = (phi @ self.clusters[0].T + self.clusters[1]).astype(np.float32)
+        logits = cluster_logits(self.cluster_classifiers, phi)
         scores = np.minimum(cluster_scores(logits, self.log_alpha)[0], 0)
         shortlists, *_ = native.neural.explore_graph(
             self.graph.arrays,
@@ -89,23 +91,19 @@ class GraphClassifier:
         return shortlists
 
     @property
-    def has_frozen_embeddings(self) -> bool:
-        """Whether the dense features of samples are embeddings that the encoder only adapts."""
-        return isinstance(self.encoder, Bag) and self.encoder.words is None
+    def adapts_dense_features(self) -> bool:
+        """Whether the encoder only adapts the dense features of samples: frozen embeddings, or the user's own."""
+        return isinstance(self.encoder, Bag) and self.encoder.is_residual_layer
 
     def ranker_embeddings(self, samples: Samples, phi: FloatArray) -> FloatArray:
         """Embeddings (n, D) for the ranker: if possible those that were not trained on the same samples."""
-        return samples.features.dense if self.has_frozen_embeddings else phi
+        return samples.features.dense if self.adapts_dense_features else phi
 
     # ---- files ----
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write everything into a model directory."""
         arrays: dict[str, AnyArray] = {
-            "cluster_weights": self.clusters[0],
-            "cluster_bias": self.clusters[1],
-            "label_weights": self.labels[0],
-            "label_bias": self.labels[1],
             "edge_indptr": self.graph.indptr,
             "edge_labels": self.graph.labels,
             "edge_scores": self.graph.scores,
@@ -113,6 +111,8 @@ class GraphClassifier:
         }
         for name, array in arrays.items():
             writer.array(f"{prefix}{name}", array)
+        save_classifiers(writer, f"{prefix}cluster", self.cluster_classifiers)
+        save_classifiers(writer, f"{prefix}label", self.label_classifiers)
         return {
             "encoder": self.encoder.save_to(writer, f"{prefix}encoder_"),
             "log_alpha": self.log_alpha,
@@ -138,19 +138,12 @@ class GraphClassifier:
             )
         except DataError as error:
             raise ModelFormatError(f"{store.path}: {error}") from error
-
-        def classifiers(name: str, n: int) -> tuple[FloatArray, FloatArray]:
-            return (
-                store.array(f"{prefix}{name}_weights", np.float32, shape=(n, encoder.dim)),
-                store.array(f"{prefix}{name}_bias", np.float32, shape=(n,)),
-            )
-
         ranker = info.get("ranker")
         return cls(
             encoder,
-            classifiers("cluster", n_clusters),
+            load_classifiers(store, f"{prefix}cluster", n_clusters, encoder.dim),
             graph,
-            classifiers("label", n_labels),
+            load_classifiers(store, f"{prefix}label", n_labels, encoder.dim),
             info["log_alpha"],
             store.array(f"{prefix}cluster_of", np.int32, shape=(n_labels,), bounds=(0, max(1, n_clusters))),
             check_history(store, info.get("history")),

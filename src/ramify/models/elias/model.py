@@ -3,22 +3,24 @@
 Gupta et al. (2022), ELIAS: End-to-End Learning to Index and Search in Large Output Spaces. The equations of the model
 and of its loss are in `nn.heads.graph`.
 
-Stage 1: labels are clustered by balanced 2-means of their PIFA representations, each label hangs on its cluster, and
-encoder, cluster classifiers and label classifiers are trained.
+Stage 1: labels are clustered by balanced 2-means of their PIFA representations, each label is connected to its own
+cluster only, and encoder, cluster classifiers and label classifiers are trained.
 Stage 2: the clusters that the search finds for the samples, M (n × C), give each cluster its edges, the `n_edges`
-largest entries of a row of MᵀY; edge weights are trained along with everything else.
-Elias++ (`ranker="sparse"`): sparse linear classifiers re-rank the best labels (`models.elias.ranker`).
+largest entries of a row of MᵀY; edge logits are trained along with everything else.
+ELIAS++ (`ranker="sparse"`): sparse linear classifiers re-rank the best labels (`models.elias.ranker`).
 
 Differences from the paper
+- Labels are clustered by TF-IDF and the embeddings of the untrained encoder.
 - Label classifiers start at the centroids of their samples, and again in stage 2 (`reset_classifiers`).
-- Edge logits start from the logarithm of their weight in MᵀY; clusters and edges have learning rates of their own.
-- α is lowered where there are few clusters, β defaults to the number of labels per cluster.
+- The edges of a label start at twice the log ratio of their entry of MᵀY to the label's largest one; clusters and edges
+  have learning rates of their own.
+- α is lowered where there are few clusters; a training step uses a smaller shortlist (`train_shortlist_size`); the best
+  epoch on a validation set is kept.
 - Encoders: a bag of word embeddings by default, any transformer, frozen or fine-tuned.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
@@ -28,11 +30,9 @@ import numpy as np
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.sparse import entry_rows
-from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.index.graph_report import PRUNING_METRICS, GraphReport, PruningResult, SearchReport
+from ramify.base.types import FloatArray, IntArray, LongArray
+from ramify.index.graph_report import GraphReport
 from ramify.index.label_graph import (
     LabelGraph,
     build_clusters,
@@ -45,42 +45,47 @@ from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
 from ramify.metrics.ranking import frequency_deciles
-from ramify.metrics.report import evaluate
 from ramify.models.base import TrainingData, check_state
-from ramify.models.elias.graph_classifier import GraphClassifier, SearchSize
-from ramify.models.elias.ranker import RANKED_LABELS, RankerTraining
-from ramify.models.elias.training import MemberTraining
-from ramify.models.encoded import EncodedModel
+from ramify.models.elias.graph_classifier import GraphClassifier
+from ramify.models.elias.ranker import RankerTraining, SparseRanker
+from ramify.models.elias.report import is_listed, search_report
+from ramify.models.encoded import EncodedModel, SplitSamples
 from ramify.nn.checkpoint import CheckpointDirectory
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Encoder, Transformer
-from ramify.nn.encoders.samples import Samples, with_embeddings
-from ramify.nn.heads.graph import GraphHead, GraphOptions, TrainedEdges
+from ramify.nn.encoders.samples import with_embeddings
+from ramify.nn.heads.classifiers import Classifiers, uniform_classifiers
+from ramify.nn.heads.graph import GraphHead, GraphOptions, SearchSize, TrainedEdges, cluster_logits
 from ramify.nn.heads.graph_torch import TorchGraphHead
 from ramify.nn.heads.initialization import init_classifiers
-from ramify.nn.trainer import TrainingConfig
+from ramify.nn.learner import Learner
+from ramify.nn.sampling.positives import Positives
+from ramify.nn.trainer import History
+from ramify.nn.validation import RankingValidator
 from ramify.rank.linear import LinearConfig, ranking_config
 
-REPORT_THRESHOLDS = (0.01, 0.05, 0.1, 0.25, 0.5)
-REPORT_FRACTIONS = (0.5, 0.3, 0.2, 0.1)
-"""Prunings in the report: edges above a score, and a fraction of the edges."""
+MEMBER_SEED_STEP = 1000
+"""Distance of the seeds of two members; a training uses the seeds that follow its own."""
+MIN_CLUSTERS_PER_ALPHA = 4
+"""α is at most C / 4: a larger one would cut too many cluster scores at 1."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Elias(EncodedModel):
-    """Learns a weighted graph from clusters to labels together with the encoder and the classifiers.
+    """Learns a graph from clusters to labels, with scored edges, together with the encoder and the classifiers.
 
     Stage 1 trains encoder and classifiers over fixed clusters of labels; stage 2 connects labels to every cluster in
-    which their samples were found, and trains the weights of these edges as well.
+    which their samples were found, and trains the scores of these edges as well.
     """
 
     kind: ClassVar[str] = "elias"
 
     stages: Literal[1, 2] = param(2, "1: fixed clusters; 2: then a learned graph")
     n_clusters: int | None = param(
-        None, "number of clusters C, a power of two; None: about a hundredth of the labels", low=1
+        None, "number of clusters C, rounded down to a power of two; None: about a hundredth of the labels", low=1
     )
     n_edges: int | None = param(
-        None, "maximum edges of a cluster in stage 2 (κ); None: ten times its number of labels", low=1
+        None, "maximum edges of a cluster in stage 2 (κ); None: ten times the mean number of labels of a cluster", low=1
     )
     alpha: float = param(
         10.0, "factor α on the softmax of the clusters, cut at 1; lowered where there are few clusters", low=1
@@ -91,10 +96,13 @@ class Elias(EncodedModel):
     )
     shortlist_size: int = param(2000, "labels that a search scores with their classifiers (K)", low=1)
     train_shortlist_size: int = param(1000, "shortlist size of a training step, at most `shortlist_size`", low=1)
-    shortlist_loss_weight: float = param(0.05, "weight λ of the loss that brings true labels onto the shortlist", low=0)
+    shortlist_loss_weight: float = param(
+        0.05, "weight λ of the shortlist loss, which rewards high path scores of true labels", low=0
+    )
     stage1: TrainingConfig = param(factory=TrainingConfig, doc="training of stage 1")
     stage2: TrainingConfig = param(
-        factory=lambda: TrainingConfig(encoder_learning_rate=0.004), doc="training of stage 2"
+        factory=lambda: TrainingConfig(encoder_learning_rate=0.004),
+        doc="training of stage 2; its validation set is that of stage 1",
     )
     reset_classifiers: bool = param(
         True, "initialize the label classifiers again in stage 2: those of stage 1 have overfitted its samples"
@@ -104,7 +112,7 @@ class Elias(EncodedModel):
     )
     edge_learning_rate_ratio: float = param(1.0, "learning rate of the edges, relative to `learning_rate`", above=0)
     ranker: Literal["sparse"] | None = param(
-        None, "'sparse': linear classifiers re-rank the best labels (Elias++), unless validation is better without"
+        None, "'sparse': linear classifiers re-rank the best labels (ELIAS++), unless validation is better without"
     )
     linear: LinearConfig = param(
         factory=lambda: ranking_config(threshold=0.2), doc="training of the ranker's classifiers"
@@ -112,7 +120,7 @@ class Elias(EncodedModel):
     embedding_weight: float | None = param(
         None,
         "norm of the embedding that the ranker sees beside TF-IDF features of norm 1; None: 1 for a frozen "
-        "transformer, 0.1 for an encoder trained on the same samples, whose embeddings overfit them",
+        "transformer or dense features, 0.1 for an encoder trained on the same samples, whose embeddings overfit them",
         low=0,
     )
     n_models: int = param(1, "members whose scores are averaged, each with clusters of its own", low=1)
@@ -125,123 +133,143 @@ class Elias(EncodedModel):
     def _fit(self, data: TrainingData) -> None:
         samples = self._fit_samples(data.inputs)
         checkpoints = CheckpointDirectory(self.checkpoint_dir)
-        self.members_ = [
-            self._fit_member(self._member_training(samples, data.Y, index, checkpoints), index)
-            for index in range(self.n_models)
-        ]
+        self.members_ = []
+        for index in range(self.n_models):
+            seed = self.seed + MEMBER_SEED_STEP * index
+            split = self._split(samples, data.Y, self.stage1.validation_size, seed)
+            name = "" if self.n_models == 1 else f" of model {index + 1}"
+            self.members_.append(self._fit_member(split, seed, name, checkpoints))
         checkpoints.clear()
 
-    def _member_training(
-        self, samples: Samples, Y: Csr, index: int, checkpoints: CheckpointDirectory
-    ) -> MemberTraining:
-        seed = self.seed + 1000 * index
-        rows, validation_rows = hold_out(Y, self.stage1.validation_size, seed)
-        threads = resolve_threads(self.threads)
-        settings = self._training_settings()
-        return MemberTraining(samples, Y, rows, validation_rows, checkpoints, settings, seed, threads, self.verbose)
-
-    def _fit_member(self, run: MemberTraining, index: int) -> GraphClassifier:
+    def _fit_member(
+        self, split: SplitSamples, seed: int, name: str, checkpoints: CheckpointDirectory
+    ) -> GraphClassifier:
         """Train one member: stage 1, stage 2, ranker."""
-        title = "" if self.n_models == 1 else f" of model {index + 1}"
-        options = self._graph_options(run.Y.shape[1])
-        encoder = self._init_encoder(run.samples.take(run.rows), run.Y[run.rows], run.seed, run.threads)
-        member = self._fit_stage1(run, encoder, options, f"stage 1{title}")
-        if self.stages == 2:
-            member = self._fit_stage2(run, member, options, f"stage 2{title}")
+        options = self._graph_options(split.Y.shape[1])
+        encoder = self._init_encoder(split.train_samples, split.train_Y, seed, split.threads)
+        phi = encoder.encode(split.samples, split.threads)
+
+        # Stage 1: clusters of labels; encoder, cluster classifiers and label classifiers.
+        cluster_of = self._cluster_labels(split, phi, seed)
+        graph = LabelGraph.from_clusters(cluster_of, self._n_clusters(split.Y.shape[1]))
+        cluster_classifiers = uniform_classifiers(graph.n_clusters, encoder.dim, seed)
+        label_classifiers = self._init_label_classifiers(split, phi, options)
+        head = self._make_head(cluster_classifiers, graph, label_classifiers, options)
+        history = self._train_head(split, encoder, head, self.stage1, seed, f"stage 1{name}", checkpoints)
+
+        if self.stages == 2:  # edges where the search finds the samples of a label, trained with everything else
+            phi = encoder.encode(split.samples, split.threads)
+            edges = self._build_edges(split, phi, head, cluster_of)
+            label_classifiers = head.label_classifiers
+            if self.reset_classifiers:
+                label_classifiers = self._init_label_classifiers(split, phi, options)
+            options = replace(
+                options,
+                cluster_learning_rate_ratio=self.cluster_learning_rate_ratio,
+                edge_learning_rate_ratio=self.edge_learning_rate_ratio,
+            )
+            head = self._make_head(head.cluster_classifiers, edges, label_classifiers, options)
+            history += self._train_head(split, encoder, head, self.stage2, seed, f"stage 2{name}", checkpoints)
+
+        classifiers = head.cluster_classifiers, head.graph, head.label_classifiers
+        member = GraphClassifier(encoder, *classifiers, head.log_alpha, cluster_of, history)
         if self.ranker is not None:
-            self._fit_ranker(run, member)
+            member.ranker = self._fit_ranker(split, member, seed)
         return member
+
+    def _n_clusters(self, n_labels: int) -> int:
+        """Return the number of clusters, a power of two."""
+        wanted = self.n_clusters or 2 ** max(0, math.ceil(math.log2(n_labels / 100)))
+        depth = int(math.log2(min(wanted, n_labels)))
+        return 1 << depth
 
     def _graph_options(self, n_labels: int) -> GraphOptions:
         n_clusters = self._n_clusters(n_labels)
         return GraphOptions(
-            alpha=max(1.0, min(self.alpha, n_clusters / 4)),
+            alpha=max(1.0, min(self.alpha, n_clusters / MIN_CLUSTERS_PER_ALPHA)),
             beta=max(1.0, self.beta or n_labels / n_clusters),
             beam_size=min(self.beam_size, n_clusters),
             shortlist_size=min(self.train_shortlist_size, self.shortlist_size, n_labels),
             shortlist_loss_weight=self.shortlist_loss_weight,
         )
 
-    def _n_clusters(self, n_labels: int) -> int:
-        return self.n_clusters or 2 ** max(0, math.ceil(math.log2(n_labels / 100)))
+    def _cluster_labels(self, split: SplitSamples, phi: FloatArray, seed: int) -> IntArray:
+        """Cluster (L,) of each label, by its PIFA representation in TF-IDF and embeddings φ (n, D)."""
+        features = with_embeddings(split.samples.features, phi)
+        Z = pifa_mixed(features, split.Y, normalize_y=False, threads=split.threads)
+        return build_clusters(Z, self._n_clusters(split.Y.shape[1]), seed=seed, threads=split.threads)
 
-    def _fit_stage1(self, run: MemberTraining, encoder: Encoder, options: GraphOptions, title: str) -> GraphClassifier:
-        """Cluster the labels; train encoder, cluster classifiers and label classifiers."""
-        rows, n_clusters = run.rows, self._n_clusters(run.Y.shape[1])
-        phi = encoder.encode(run.samples, run.threads)
-        features = with_embeddings(run.samples.features, phi)
-        Z = pifa_mixed(features, run.Y, normalize_y=False, threads=run.threads)
-        cluster_of = build_clusters(Z, n_clusters, seed=run.seed, threads=run.threads)
-        bound = 1 / math.sqrt(encoder.dim)
-        weights = np.random.default_rng(run.seed).uniform(-bound, bound, (n_clusters, encoder.dim))
-        clusters = weights.astype(np.float32), np.zeros(n_clusters, np.float32)
-        labels = init_classifiers(run.Y[rows], phi[rows], options.shortlist_size, run.threads)
-        graph = LabelGraph.from_clusters(cluster_of, n_clusters)
-        head = self._make_head(clusters, graph, labels, options)
-        history = run.run(encoder, head, self.stage1, title)
-        return _graph_classifier(encoder, head, cluster_of, history)
+    def _init_label_classifiers(self, split: SplitSamples, phi: FloatArray, options: GraphOptions) -> Classifiers:
+        return init_classifiers(split.train_Y, phi[split.rows], options.shortlist_size, split.threads)
 
-    def _fit_stage2(
-        self, run: MemberTraining, stage1: GraphClassifier, options: GraphOptions, title: str
-    ) -> GraphClassifier:
-        """Build edges where the search finds the samples of a label; train their weights with everything else."""
-        rows, n_labels = run.rows, run.Y.shape[1]
-        phi = stage1.encoder.encode(run.samples, run.threads)
-        logits = phi @ stage1.clusters[0].T + stage1.clusters[1]
-        M = matched_clusters(logits[rows], options.beam_size, math.log(options.alpha))
+    def _build_edges(
+        self, split: SplitSamples, phi: FloatArray, head: GraphHead | TorchGraphHead, cluster_of: IntArray
+    ) -> TrainedEdges:
+        """Connect each cluster with the labels whose training samples the search sends there."""
+        n_labels = split.Y.shape[1]
+        options = head.options
+        logits = cluster_logits(head.cluster_classifiers, phi)[split.rows]
+        M = matched_clusters(logits, options.beam_size, math.log(options.alpha))
         n_edges = min(self.n_edges or 10 * -(-n_labels // self._n_clusters(n_labels)), n_labels)
-        indptr, ends, weights = build_edges(M, run.Y[rows], n_edges, stage1.cluster_of, threads=run.threads)
-        edges = TrainedEdges(indptr, ends, init_edge_logits(ends, weights, n_labels), options.beta, n_labels)
-        options = replace(
-            options,
-            cluster_learning_rate_ratio=self.cluster_learning_rate_ratio,
-            edge_learning_rate_ratio=self.edge_learning_rate_ratio,
-        )
-        labels = stage1.labels
-        if self.reset_classifiers:
-            labels = init_classifiers(run.Y[rows], phi[rows], options.shortlist_size, run.threads)
-        head = self._make_head(stage1.clusters, edges, labels, options)
-        history = run.run(stage1.encoder, head, self.stage2, title)
-        return _graph_classifier(stage1.encoder, head, stage1.cluster_of, stage1.history + history)
+        indptr, labels, weights = build_edges(M, split.train_Y, n_edges, cluster_of, threads=split.threads)
+        return TrainedEdges(indptr, labels, init_edge_logits(labels, weights, n_labels), options.beta, n_labels)
 
     def _make_head(
         self,
-        clusters: tuple[FloatArray, FloatArray],
+        cluster_classifiers: Classifiers,
         graph: LabelGraph | TrainedEdges,
-        labels: tuple[FloatArray, FloatArray],
+        label_classifiers: Classifiers,
         options: GraphOptions,
     ) -> GraphHead | TorchGraphHead:
         """Return the native head on a CPU, the torch head where the encoder runs on another device."""
         if self.transformer_ is None or self.transformer_.device == "cpu":
-            return GraphHead(clusters, graph, labels, options)
-        return TorchGraphHead(clusters, graph, labels, options, self.transformer_.device)
+            return GraphHead(cluster_classifiers, graph, label_classifiers, options)
+        return TorchGraphHead(cluster_classifiers, graph, label_classifiers, options, self.transformer_.device)
 
-    def _fit_ranker(self, run: MemberTraining, member: GraphClassifier) -> None:
-        """Train the sparse ranker on what the member finds for its training samples."""
-        phi = member.encoder.encode(run.samples, run.threads)
-        width, size = min(RANKED_LABELS, run.Y.shape[1]), self._search_size(member, with_ranker=True)
-        weight = self.embedding_weight
-        if weight is None:
-            weight = 1.0 if member.has_frozen_embeddings else 0.1
-        training = RankerTraining(
-            run.samples.features,
-            run.Y,
-            member.ranker_embeddings(run.samples, phi),
-            lambda rows: member.search_embeddings(phi[rows], width, size, run.threads),
-            self.linear,
-            float(weight),
-            run.seed,
-            run.threads,
+    def _train_head(
+        self,
+        split: SplitSamples,
+        encoder: Encoder,
+        head: GraphHead | TorchGraphHead,
+        config: TrainingConfig,
+        seed: int,
+        title: str,
+        checkpoints: CheckpointDirectory,
+    ) -> History:
+        """Train encoder and head, and leave both in their best state; return the history."""
+        learner = Learner(
+            encoder,
+            head,
+            Positives(split.Y),
+            RankingValidator(split.validation_samples, split.validation_Y, split.threads),
+            split.samples,
+            config,
+            seed=seed + 1,
+            threads=split.threads,
         )
-        member.ranker = training.fit(run.rows, run.validation_rows)
+        return self._train(learner, split.rows, title=title, seed=seed + 2, checkpoint=checkpoints.path(title))
+
+    def _fit_ranker(self, split: SplitSamples, member: GraphClassifier, seed: int) -> SparseRanker | None:
+        """Train the sparse ranker on what the member finds for its training samples."""
+        phi, threads = member.encoder.encode(split.samples, split.threads), split.threads
+        weight, size = self.embedding_weight, self._search_size(member)
+        if weight is None:
+            weight = 1.0 if member.adapts_dense_features else 0.1
+
+        def search(rows: LongArray) -> tuple[IntArray, FloatArray]:
+            return member.search_embeddings(phi[rows], member.n_ranked, size, threads)
+
+        features, embeddings = split.samples.features, member.ranker_embeddings(split.samples, phi)
+        training = RankerTraining(features, split.Y, embeddings, search, self.linear, float(weight), seed, threads)
+        return training.fit(split.rows, split.validation_rows)
 
     # ---- prediction ----
 
-    def _search_size(self, member: GraphClassifier, *, with_ranker: bool) -> SearchSize:
-        """Return the present search parameters; with a ranker the search is wider, as its result is re-ranked."""
+    def _search_size(self, member: GraphClassifier) -> SearchSize:
+        """Return the present size of a search; the beam is half as wide again if `ranker` is set, for more to rank."""
         n_clusters = member.graph.n_clusters
         beam_size = min(self.beam_size, n_clusters)
-        if with_ranker:
+        if self.ranker is not None:
             beam_size = min(3 * beam_size // 2, n_clusters)
         return SearchSize(beam_size, min(self.shortlist_size, member.graph.n_labels))
 
@@ -249,10 +277,7 @@ class Elias(EncodedModel):
         samples = self._transform_samples(inputs)
         threads = resolve_threads(self.threads, len(samples))
         width = k if len(self.members_) == 1 else min(2 * k, self.n_labels)
-        found = [
-            member.search(samples, width, self._search_size(member, with_ranker=self.ranker is not None), threads)
-            for member in self.members_
-        ]
+        found = [member.search(samples, width, self._search_size(member), threads) for member in self.members_]
         if len(found) == 1:
             ids, scores = found[0]
         else:
@@ -289,9 +314,8 @@ class Elias(EncodedModel):
             raise DataError(f"X has {len(inputs)} rows, y has {truth.shape[0]}")
         member, threads = self.members_[0], resolve_threads(self.threads)
         phi = member.encoder.encode(self._transform_samples(inputs), threads)
-        size = self._search_size(member, with_ranker=self.ranker is not None)
-        shortlists = member.shortlists(phi, size, threads)
-        return float(100 * _is_listed(shortlists, truth).mean()) if truth.nnz else math.nan
+        shortlists = member.shortlists(phi, self._search_size(member), threads)
+        return float(100 * is_listed(shortlists, truth).mean()) if truth.nnz else math.nan
 
     def index_report(self, X: Any = None, y: Any = None) -> GraphReport:
         """Describe the graph of the first member: scores of its edges, clusters of frequent and of tail labels.
@@ -301,31 +325,14 @@ class Elias(EncodedModel):
         self._check_fitted()
         member = self.members_[0]
         report = GraphReport.of(member.graph, member.cluster_of, frequency_deciles(self.label_counts_.counts))
-        return report if X is None else replace(report, search=self._search_report(X, y))
-
-    def _search_report(self, X: Any, y: Any) -> SearchReport:
-        width = min(100, self.n_labels)
-        ks = [k for k in (1, 3, 5, 10, 20, 50, 100) if k <= width]
-        full = evaluate(self.predict_topk(X, width), y, self.label_counts_, ks=ks)
-        names = [name for name in PRUNING_METRICS if int(name.split("@")[1]) in ks]
-        pruning = [PruningResult("all", 1.0, {name: full[name] for name in names})]
-        n_edges = self._n_edges()
-        for description, options in _prunings():
-            pruned = copy.copy(self).prune(**options)  # the copy shares everything but its members' graphs
-            metrics = evaluate(pruned.predict_topk(X, width), y, self.label_counts_, ks=ks)
-            kept = pruned._n_edges() / max(1, n_edges)
-            pruning.append(PruningResult(description, kept, {name: metrics[name] for name in names}))
-        recall = {k: full[f"R@{k}"] for k in ks}
-        return SearchReport(recall, self.shortlist_recall(X, y), full.deciles()[f"R@{ks[-1]}"], pruning)
-
-    def _n_edges(self) -> int:
-        return sum(len(member.graph.labels) for member in self.members_)
+        return report if X is None else replace(report, search=search_report(self, X, y))
 
     def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
         """Return the tables of `index_report`, and the training history."""
         tables = self.index_report(X, y).tables()
         history = [
-            [f"{i + 1}", f"{loss:.5f}", f"{score:.2f}"] for i, (loss, score) in enumerate(self.members_[0].history)
+            [f"{i + 1}", f"{loss:.5f}", "–" if score is None else f"{score:.2f}"]
+            for i, (loss, score) in enumerate(self.members_[0].history)
         ]
         return {**tables, "training": [["epoch", "loss", "validation nDCG@5"], *history]}
 
@@ -346,33 +353,3 @@ class Elias(EncodedModel):
             prefix = f"model{i}_"
             encoder = self._load_encoder(store, info.get("encoder"), f"{prefix}encoder_", shape)
             self.members_.append(GraphClassifier.load_from(store, info, prefix, encoder, shape[0], self.n_labels))
-
-
-def _graph_classifier(
-    encoder: Encoder, head: GraphHead | TorchGraphHead, cluster_of: IntArray, history: list[tuple[float, float]]
-) -> GraphClassifier:
-    """Return the member that a trained encoder and head make up."""
-    arrays = head.arrays()
-    return GraphClassifier(
-        encoder,
-        (arrays["cluster_weights.values"], arrays["cluster_bias.values"]),
-        head.graph,
-        (arrays["labels.weights"], arrays["labels.bias"]),
-        head.log_alpha,
-        cluster_of,
-        history,
-    )
-
-
-def _is_listed(shortlists: IntArray, Y: Csr) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether each label of Y (n × L), in the order of its entries, is on the shortlist (n, k) of its row."""
-    true = entry_rows(Y).astype(np.int64) * Y.shape[1] + Y.indices
-    listed = (np.arange(len(shortlists), dtype=np.int64)[:, None] * Y.shape[1] + shortlists)[shortlists >= 0]
-    return np.isin(true, listed)
-
-
-def _prunings() -> list[tuple[str, dict[str, Any]]]:
-    """Prunings of the report: a description, and the arguments of `prune`."""
-    return [(f"score ≥ {t:g}", {"threshold": t}) for t in REPORT_THRESHOLDS] + [
-        (f"best {fraction:.0%}", {"fraction": fraction}) for fraction in REPORT_FRACTIONS
-    ]

@@ -1,14 +1,17 @@
-"""Elias++: a sparse linear ranker over the labels that the graph finds, with a calibration of both scores.
+"""ELIAS++: a sparse linear ranker over the labels that the graph finds, with a calibration of both scores.
 
 For a label with the graph's score p and the ranker's score q (a margin through the score transform), the final score is
 
-    p^γ · q,    or    (1 - w) p^γ q + w · calibrated(p^γ q, p, q, n_l)
+    p^γ q,    or calibrated    (1 - w) p^γ q + w · T(p^γ q, p, q, n_l)
 
-γ (`power`) and whether to calibrate are chosen on the validation set; n_l is the label's number of training samples.
+T is a shallow decision tree fitted to whether candidates are true, w = `CALIBRATED_WEIGHT`, n_l the label's number of
+training samples. γ (`power`), and whether to calibrate and to rank at all, are chosen on the validation set.
 
 Differences from the paper
-- Negatives are the best labels found and a sample of the others; the paper takes the best ones only.
-- Calibration by a shallow decision tree contributes a small weight w, because its leaves produce ties.
+- 400 labels are re-ranked instead of 100. Negatives are the best labels found and a sample of the others, not the best
+  ones only.
+- γ is chosen (the paper: 1), and so is whether the ranker and the calibration are used at all.
+- The final score is a weighted mean with a small w, because the leaves of T produce ties; the paper adds T to p q.
 """
 
 from __future__ import annotations
@@ -100,18 +103,22 @@ class SparseRanker:
             None,
         )
 
-    def rank(self, X: Mixed, phi: FloatArray, ids: IntArray, log_scores: FloatArray, threads: int) -> FloatArray:
-        """Scores (n, k) of candidates (n, k) with the graph's log scores (n, k); -inf for padding."""
-        scores = self.scores(X, phi, ids, log_scores, threads)
+    def final_scores(
+        self, X: Mixed, embeddings: FloatArray, ids: IntArray, log_scores: FloatArray, threads: int
+    ) -> FloatArray:
+        """Final scores (n, k) of candidates (n, k) with the graph's log scores (n, k); -inf for padding."""
+        scores = self.partial_scores(X, embeddings, ids, log_scores, threads)
         final = scores.product
         if self.calibrator is not None:
             calibrated = self.calibrator(scores.pair_features(self.counts, ids)).reshape(final.shape)
             final = (1 - CALIBRATED_WEIGHT) * final + CALIBRATED_WEIGHT * calibrated
         return np.where(ids >= 0, final, -np.inf).astype(np.float32)
 
-    def scores(self, X: Mixed, phi: FloatArray, ids: IntArray, log_scores: FloatArray, threads: int) -> CandidateScores:
+    def partial_scores(
+        self, X: Mixed, embeddings: FloatArray, ids: IntArray, log_scores: FloatArray, threads: int
+    ) -> CandidateScores:
         """Scores of graph and ranker for candidates (n, k)."""
-        features = with_embeddings(X, phi, self.embedding_weight)
+        features = with_embeddings(X, embeddings, self.embedding_weight)
         margins = native.linear.score_candidates(
             (self.indptr, self.features, self.weights),
             self.dense,
@@ -192,7 +199,7 @@ class _Candidates(NamedTuple):
     """Samples, and the labels (n, k) that the graph finds for them with their log scores: the input of a ranker."""
 
     X: Mixed
-    phi: FloatArray
+    embeddings: FloatArray
     ids: IntArray
     log_scores: FloatArray
 
@@ -203,14 +210,14 @@ class RankerTraining:
 
     Attributes
     ----------
-    X, Y, phi : features, labels (n × L) and embeddings (n, D) of all samples
+    X, Y, embeddings : features, labels (n × L) and embeddings (n, D) of all samples, as the classifiers see them
     search : candidates of given rows
     embedding_weight : norm of the embedding beside TF-IDF of norm 1
     """
 
     X: Mixed
     Y: Csr
-    phi: FloatArray
+    embeddings: FloatArray
     search: CandidateSearch
     config: LinearConfig
     embedding_weight: float
@@ -261,14 +268,14 @@ class RankerTraining:
 
     @cached_property
     def _features(self) -> Mixed:
-        return with_embeddings(self.X, self.phi, self.embedding_weight)
+        return with_embeddings(self.X, self.embeddings, self.embedding_weight)
 
     def _candidates(self, rows: LongArray) -> _Candidates:
-        return _Candidates(self.X.take(rows), self.phi[rows], *self.search(rows))
+        return _Candidates(self.X.take(rows), self.embeddings[rows], *self.search(rows))
 
     def _evaluate(self, ranker: SparseRanker | None, candidates: _Candidates, Y: Csr) -> float:
         """NDCG@5 plus half of R@100: precision at the top, and recall further down."""
-        final = candidates.log_scores if ranker is None else ranker.rank(*candidates, self.threads)
+        final = candidates.log_scores if ranker is None else ranker.final_scores(*candidates, self.threads)
         order = np.argsort(-final, axis=1, kind="stable")[:, :100]
         ids, scores = np.take_along_axis(candidates.ids, order, 1), np.take_along_axis(final, order, 1)
         short, long = min(5, ids.shape[1]), ids.shape[1]
@@ -279,7 +286,7 @@ class RankerTraining:
         hits = native.matrix.ranking_hits(candidates.ids, Y, self.threads)
         if not hits.any():
             return None
-        scores, mask = ranker.scores(*candidates, self.threads), candidates.ids >= 0
+        scores, mask = ranker.partial_scores(*candidates, self.threads), candidates.ids >= 0
         features = scores.pair_features(ranker.counts, candidates.ids)[mask.ravel()]
         return fit_tree_calibrator(features, hits[mask], seed=self.seed)
 

@@ -58,19 +58,34 @@ class _Tape(NamedTuple):
 
 
 class Bag(Trainable):
-    """A `BagEncoder` with its parameters."""
+    """Word embeddings (V, D) and a residual layer; without words, the layer alone (`is_residual_layer`).
 
-    max_spectral_norm: float | None = None
-    """Upper bound of the spectral norm of R during training."""
+    `max_spectral_norm` bounds the spectral norm of R during training.
+    """
 
-    def __init__(self, words: FloatArray | None, residual: FloatArray, bias: FloatArray) -> None:
+    def __init__(
+        self,
+        words: FloatArray | None,
+        residual: FloatArray,
+        bias: FloatArray,
+        max_spectral_norm: float | None = None,
+    ) -> None:
         self.words = None if words is None else RowTable(words, None)
         self.residual = DenseParameter(residual)
         self.bias = DenseParameter(bias)
+        self.max_spectral_norm = max_spectral_norm
 
     @classmethod
     def initialize(
-        cls, X: Mixed, Y: Csr, config: BagEncoder | None, *, seed: int, threads: int, terms: list[str] | None = None
+        cls,
+        X: Mixed,
+        Y: Csr,
+        config: BagEncoder | None,
+        *,
+        seed: int,
+        threads: int,
+        terms: list[str] | None = None,
+        max_spectral_norm: float | None = None,
     ) -> Bag:
         """Return an encoder to train on features X with labels Y (n × L).
 
@@ -91,9 +106,9 @@ class Bag(Trainable):
                 if terms is None:
                     raise DataError("pretrained word embeddings need texts: the columns of a matrix are no words")
                 words = replace_rows(words, *read_pretrained(config.pretrained, terms, dim // 2))
-        bound = 0.1 / np.sqrt(max(1, dim))
+        bound = 0.1 / np.sqrt(max(1, dim))  # a tenth of torch.nn.Linear's: the layer starts close to the identity
         residual = random.uniform(-bound, bound, (dim, dim)).astype(np.float32)
-        return cls(words, residual, np.zeros(dim, np.float32))
+        return cls(words, residual, np.zeros(dim, np.float32), max_spectral_norm)
 
     @property
     def dim(self) -> int:
@@ -101,13 +116,18 @@ class Bag(Trainable):
         return len(self.bias.values)
 
     @property
+    def is_residual_layer(self) -> bool:
+        """Whether there are no words: the layer adapts frozen embeddings or dense features."""
+        return self.words is None
+
+    @property
     def default_epochs(self) -> int:
         """Training epochs that suit the encoder: the residual layer alone overfits sooner."""
-        return 8 if self.words is not None else 5
+        return 5 if self.is_residual_layer else 8
 
     def learning_rate(self, default: float) -> float:
-        """Learning rate, given that of word embeddings: a layer over pretrained embeddings learns more slowly."""
-        return default if self.words is not None else default / 5
+        """Learning rate, given that of word embeddings: a residual layer learns at a fifth of it."""
+        return default / 5 if self.is_residual_layer else default
 
     def encode(self, samples: Samples, threads: int) -> FloatArray:
         """Embeddings (n, D); each row is computed independently of the others."""

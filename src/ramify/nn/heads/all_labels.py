@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ramify import native
 from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.index.label_graph import LabelGraph
+from ramify.nn.heads.classifiers import Classifiers
+from ramify.nn.heads.graph import SearchSize, search_labels
 from ramify.nn.heads.losses import binary_cross_entropy_all
 from ramify.nn.optim import Adam, DenseParameter, Trainable
 
@@ -22,7 +23,7 @@ class AllLabels(Trainable):
         self._single_cluster = graph, cluster
 
     @property
-    def classifiers(self) -> tuple[FloatArray, FloatArray]:
+    def classifiers(self) -> Classifiers:
         """Weights (L, D) and bias (L,)."""
         return self.weights.values, self.bias.values
 
@@ -42,8 +43,7 @@ class AllLabels(Trainable):
     def search(self, phi: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log probabilities (n, k) of the best labels for embeddings (n, D); every label is scored."""
         graph, cluster = self._single_cluster
-        n_labels = graph.n_labels
-        return native.neural.search_graph(graph.arrays, cluster, self.classifiers, 0.0, 1, n_labels, phi, k, threads)
+        return search_labels(graph, cluster, self.classifiers, 0.0, SearchSize(1, graph.n_labels), phi, k, threads)
 
     def parameters(self) -> dict[str, DenseParameter]:
         """Everything that is trained, by name."""

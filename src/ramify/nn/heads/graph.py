@@ -2,15 +2,15 @@
 
 Gupta et al. (2022), ELIAS: End-to-End Learning to Index and Search in Large Output Spaces. For an embedding φ (D,):
 
-    cluster score   ŝ_c = min(1, α · softmax(V φ + v)_c)                  V (C, D), v (C,)
-    edge score      â_cl = min(1, β · softmax over the edges of c (A_c)_l)  A: one logit for each of the E edges
+    cluster score   ŝ_c = min(1, α · softmax(V φ + v)_c)                     V (C, D), v (C,)
+    edge score      â_cl = min(1, β · softmax over the edges of c (A_c)_l)   A: one logit for each of the E edges
     path score      û_l = max over explored clusters c of ŝ_c · â_cl
-    prediction      p_l = σ(w_l·φ + b_l) · û_l                            w (L, D), b (L,)
+    prediction      p_l = σ(w_l·φ + b_l) · û_l                               w (L, D), b (L,)
 
 Everything is computed with logarithms: u = log û, s = log ŝ, a = log â. The search explores the `beam_size` best
 clusters and scores the `shortlist_size` labels with the best paths.
 
-Loss of a batch, over the shortlist slots K and the label slots T of its n samples, z_l = w_l·φ + b_l:
+Loss of a batch of n samples, with shortlists of size K, at most T labels a sample, and z_l = w_l·φ + b_l:
 
     L = -1/(nK) Σ [y_l (log σ(z_l) + u_l) + (1 - y_l) log(1 - σ(z_l) e^{u_l})]  -  λ/(nT) Σ_{true l} u_l
 
@@ -23,9 +23,12 @@ the edge of its best path:
     ∂L/∂φ = Σ_l ∂L/∂z_l w_l + Vᵀ ∂L/∂(V φ + v)
 
 Differences from the paper
-- Edges keep one logit each; their number per cluster is bounded by their weight in MᵀY, not learned.
-- While training, each true label is also explored through its strongest cluster, so that it always receives a gradient.
-- Losses are means over slots, so the learning rate does not depend on batch or shortlist size.
+- A label without an edge gets one (`index.label_graph.build_edges`).
+- The strongest cluster of each label, through which it is always explored in training, is determined again every
+  `PARENT_REFRESH_STEPS` steps only.
+- Cluster and label classifiers have a bias.
+- Losses are means over nK and nT slots, not sums, so that λ does not depend on batch or shortlist size. 1 - p is at
+  least 1e-6.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,15 +44,53 @@ from ramify import native
 from ramify.base.sparse import entry_rows, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 from ramify.index.label_graph import LabelGraph, cluster_scores
+from ramify.nn.heads.classifiers import Classifiers
 from ramify.nn.optim import Adam, Arrays, DenseParameter, RowTable, Trainable
 
 PARENT_REFRESH_STEPS = 20
-"""Steps after which the strongest cluster of every label is determined again."""
+"""Steps after which the strongest cluster of every label is determined again; it takes longer than a step."""
+
+
+class SearchSize(NamedTuple):
+    """Size of a search: clusters to explore, and labels to score with their classifiers."""
+
+    beam_size: int
+    shortlist_size: int
+
+
+def cluster_logits(cluster_classifiers: Classifiers, phi: FloatArray) -> FloatArray:
+    """Logits (n, C) V φ + v of the clusters for embeddings (n, D)."""
+    weights, bias = cluster_classifiers
+    return np.asarray(phi @ weights.T + bias, np.float32)
+
+
+def search_labels(
+    graph: LabelGraph,
+    cluster_classifiers: Classifiers,
+    label_classifiers: Classifiers,
+    log_alpha: float,
+    size: SearchSize,
+    phi: FloatArray,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]:
+    """Ids and log scores log p (n, k) of the best labels for embeddings (n, D)."""
+    return native.neural.search_graph(
+        graph.arrays,
+        cluster_classifiers,
+        label_classifiers,
+        log_alpha,
+        size.beam_size,
+        max(size.shortlist_size, k),
+        phi,
+        k,
+        threads,
+    )
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """Settings that training and search share; α, β and λ of the paper.
+    """Settings of a graph head: α, β and λ of the paper, and the sizes of a training step's search.
 
     The learning rates of clusters and edges are given as ratios to that of the label classifiers.
     """
@@ -60,6 +102,11 @@ class GraphOptions:
     shortlist_loss_weight: float
     cluster_learning_rate_ratio: float = 1.0
     edge_learning_rate_ratio: float = 1.0
+
+    @property
+    def search_size(self) -> SearchSize:
+        """Size of the search of a training step."""
+        return SearchSize(self.beam_size, self.shortlist_size)
 
 
 class TrainedEdges:
@@ -146,20 +193,21 @@ class GraphHead(Trainable):
 
     def __init__(
         self,
-        clusters: tuple[FloatArray, FloatArray],
+        cluster_classifiers: Classifiers,
         graph: LabelGraph | TrainedEdges,
-        labels: tuple[FloatArray, FloatArray],
+        label_classifiers: Classifiers,
         options: GraphOptions,
     ) -> None:
-        self.cluster_weights, self.cluster_bias = (DenseParameter(part) for part in clusters)
+        self.cluster_weights, self.cluster_bias = (DenseParameter(part) for part in cluster_classifiers)
         self.edges = graph if isinstance(graph, TrainedEdges) else None
         self._fixed_graph = graph if isinstance(graph, LabelGraph) else None
-        self.labels = RowTable(*labels)
+        self.labels = RowTable(*label_classifiers)
         self.options = options
         self.log_alpha = math.log(options.alpha)
         self._edge_clusters = self.graph.edge_clusters()
         self._parents: IntArray | None = None
-        self._no_edge_gradients = np.zeros(0 if self.edges is not None else len(self.graph.labels), np.float64)
+        # With a fixed graph the gradients of its edges are computed, and discarded.
+        self._discarded = np.zeros(0 if self.edges is not None else len(self.graph.labels), np.float64)
 
     @property
     def graph(self) -> LabelGraph:
@@ -186,7 +234,7 @@ class GraphHead(Trainable):
         """
         options, graph, n = self.options, self.graph, len(phi)
         # Forward: clusters, shortlists with their best paths, label logits.
-        logits = phi @ self.cluster_weights.values.T + self.cluster_bias.values
+        logits = cluster_logits(self.cluster_classifiers, phi)
         unclipped, softmax = cluster_scores(logits, self.log_alpha)
         truth = Y.indptr.astype(np.int64), Y.indices.astype(np.int32), self.parents(step)[Y.indices]
         shortlists, scores, edges, targets, truth_scores, truth_edges = native.neural.explore_graph(
@@ -215,7 +263,7 @@ class GraphHead(Trainable):
         # Backward through the best paths to clusters and edges.
         d_clusters = np.zeros_like(unclipped)
         if self.edges is None:
-            d_edges = self._no_edge_gradients
+            d_edges = self._discarded
         else:
             used = np.zeros(graph.n_clusters, bool)
             used[self._edge_clusters[edges[edges >= 0]]] = True
@@ -247,13 +295,19 @@ class GraphHead(Trainable):
 
     def search(self, phi: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels for embeddings (n, D)."""
-        clusters = self.cluster_weights.values, self.cluster_bias.values
+        classifiers = self.cluster_classifiers, self.label_classifiers
+        return search_labels(self.graph, *classifiers, self.log_alpha, self.options.search_size, phi, k, threads)
+
+    @property
+    def cluster_classifiers(self) -> Classifiers:
+        """Weights (C, D) and bias (C,)."""
+        return self.cluster_weights.values, self.cluster_bias.values
+
+    @property
+    def label_classifiers(self) -> Classifiers:
+        """Weights (L, D) and bias (L,)."""
         assert self.labels.bias is not None
-        labels, options = (self.labels.weights, self.labels.bias), self.options
-        width = max(options.shortlist_size, k)
-        return native.neural.search_graph(
-            self.graph.arrays, clusters, labels, self.log_alpha, options.beam_size, width, phi, k, threads
-        )
+        return self.labels.weights, self.labels.bias
 
     def parameters(self) -> dict[str, RowTable | DenseParameter]:
         """Everything that is trained, by name."""

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ramify import native
 from ramify.base.sparse import entry_rows
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
 from ramify.index.label_graph import LabelGraph
-from ramify.nn.heads.graph import PARENT_REFRESH_STEPS, GraphOptions, TrainedEdges
+from ramify.nn.heads.classifiers import Classifiers
+from ramify.nn.heads.graph import PARENT_REFRESH_STEPS, GraphOptions, TrainedEdges, search_labels
 from ramify.nn.optim import Adam, Arrays
 
 
@@ -25,9 +25,9 @@ class TorchGraphHead:
 
     def __init__(
         self,
-        clusters: tuple[FloatArray, FloatArray],
+        cluster_classifiers: Classifiers,
         graph: LabelGraph | TrainedEdges,
-        labels: tuple[FloatArray, FloatArray],
+        label_classifiers: Classifiers,
         options: GraphOptions,
         device: str = "cpu",
     ) -> None:
@@ -46,10 +46,10 @@ class TorchGraphHead:
         self._edge_labels = self._tensor(pattern.labels.astype(np.int64))
         self._edge_clusters = self._tensor(pattern.edge_clusters().astype(np.int64))
         self.tensors = {
-            "cluster_weights.values": self._tensor(clusters[0]),
-            "cluster_bias.values": self._tensor(clusters[1]),
-            "labels.weights": self._tensor(labels[0]),
-            "labels.bias": self._tensor(labels[1]),
+            "cluster_weights.values": self._tensor(cluster_classifiers[0]),
+            "cluster_bias.values": self._tensor(cluster_classifiers[1]),
+            "labels.weights": self._tensor(label_classifiers[0]),
+            "labels.bias": self._tensor(label_classifiers[1]),
         }
         if self.edges is not None:
             self.tensors["edges.values"] = self._tensor(self.edges.logits.values)
@@ -59,7 +59,7 @@ class TorchGraphHead:
     def _tensor(self, array: AnyArray) -> Any:
         return self._torch.from_numpy(np.array(array)).to(self.device)
 
-    # ---- the three hot pieces ----
+    # ---- kernels ----
 
     def edge_scores(self, logits: Any) -> Any:
         """Log scores (E,) log β + log softmax within the cluster, before they are cut at 0."""
@@ -99,8 +99,8 @@ class TorchGraphHead:
         edges = edges.clamp(min=0)
         paths = clusters[rows, at].unsqueeze(1) + edge_scores[edges]
         where = rows.unsqueeze(1) * n_labels + self._edge_labels[edges]
-        start = torch.full((n * n_labels,), -torch.inf, device=self.device)
-        best = start.scatter_reduce(0, where[mask], paths[mask], "amax").reshape(n, n_labels)
+        unreached = torch.full((n * n_labels,), -torch.inf, device=self.device)
+        best = unreached.scatter_reduce(0, where[mask], paths[mask], "amax").reshape(n, n_labels)
         width = min(options.shortlist_size, n_labels)
         if self.edges is None:  # all labels of a cluster tie: the lower id comes first
             scores, shortlists = (part[:, :width] for part in best.sort(dim=1, descending=True, stable=True))
@@ -209,16 +209,23 @@ class TorchGraphHead:
 
     def search(self, phi: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels for embeddings (n, D), by the native search."""
-        arrays, options = self.arrays(), self.options
-        clusters = arrays["cluster_weights.values"], arrays["cluster_bias.values"]
-        labels = arrays["labels.weights"], arrays["labels.bias"]
-        width = max(options.shortlist_size, k)
-        return native.neural.search_graph(
-            self.graph.arrays, clusters, labels, self.log_alpha, options.beam_size, width, phi, k, threads
-        )
+        classifiers = self.cluster_classifiers, self.label_classifiers
+        return search_labels(self.graph, *classifiers, self.log_alpha, self.options.search_size, phi, k, threads)
+
+    @property
+    def cluster_classifiers(self) -> Classifiers:
+        """Weights (C, D) and bias (C,)."""
+        arrays = self.arrays()
+        return arrays["cluster_weights.values"], arrays["cluster_bias.values"]
+
+    @property
+    def label_classifiers(self) -> Classifiers:
+        """Weights (L, D) and bias (L,)."""
+        arrays = self.arrays()
+        return arrays["labels.weights"], arrays["labels.bias"]
 
     def arrays(self) -> Arrays:
-        """Return copies of the trained tensors as arrays."""
+        """Return the trained tensors as arrays."""
         return {name: tensor.detach().cpu().numpy() for name, tensor in self.tensors.items()}
 
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:

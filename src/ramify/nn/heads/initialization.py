@@ -9,9 +9,10 @@ import numpy as np
 from ramify import native
 from ramify.base.sparse import normalize_rows
 from ramify.base.types import Csr, FloatArray
+from ramify.nn.heads.classifiers import Classifiers
 
 
-def init_classifiers(Y: Csr, embeddings: FloatArray, n_scored: int, threads: int) -> tuple[FloatArray, FloatArray]:
+def init_classifiers(Y: Csr, embeddings: FloatArray, n_scored: int, threads: int) -> Classifiers:
     """Weights (L, D) and bias (L,) of label classifiers, directed at the centroids of their samples.
 
     An embedding unlike a label's samples gets the logit of the base rate of positives among the `n_scored` labels that

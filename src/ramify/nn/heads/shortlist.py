@@ -7,6 +7,7 @@ import numpy as np
 from ramify import native
 from ramify.base.sparse import padded_rows
 from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.nn.heads.classifiers import Classifiers
 from ramify.nn.heads.losses import CandidateLoss
 from ramify.nn.optim import Adam, RowTable, Trainable
 
@@ -21,7 +22,7 @@ class ShortlistHead(Trainable):
         self.labels, self.loss = RowTable(weights, bias), loss
 
     @property
-    def classifiers(self) -> tuple[FloatArray, FloatArray]:
+    def classifiers(self) -> Classifiers:
         """Weights (m, D) and bias (m,)."""
         assert self.labels.bias is not None
         return self.labels.weights, self.labels.bias
@@ -58,9 +59,7 @@ class ShortlistHead(Trainable):
         return {"labels": self.labels}
 
 
-def candidate_logits(
-    classifiers: tuple[FloatArray, FloatArray], ids: IntArray, phi: FloatArray, threads: int
-) -> FloatArray:
+def candidate_logits(classifiers: Classifiers, ids: IntArray, phi: FloatArray, threads: int) -> FloatArray:
     """Logits (n, k) of candidate labels (n, k) for embeddings (n, D); 0 for padding."""
     weights, bias = classifiers
     pairs = native.neural.group_pairs(np.ascontiguousarray(ids), len(weights))

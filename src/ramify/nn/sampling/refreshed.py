@@ -18,12 +18,14 @@ from ramify.nn.encoders.samples import Samples
 from ramify.nn.label_embeddings import LabelEncoder, LabelEncoderConfig, label_centroids
 from ramify.nn.label_index import LabelIndex
 from ramify.nn.optim import Arrays, add_prefix, select_prefix
-from ramify.nn.sampling.fixed import ShortlistTargets
-from ramify.rank.blend import row_normalized, sigmoid_scores
+from ramify.nn.sampling.targets import ShortlistTargets
+from ramify.rank.blend import sigmoid_scores
 
 
 class RefreshedShortlists:
     """The `shortlist_size` nearest labels of each training row, searched again every `refresh_every` epochs.
+
+    It also retrieves the candidates of validation samples, from the same index (`nn.validation.CandidateSource`).
 
     Parameters
     ----------
@@ -62,17 +64,22 @@ class RefreshedShortlists:
     def begin_epoch(self, epoch: int, encoder: Encoder) -> None:
         """Refresh the shortlists if it is time."""
         if epoch == 1 or epoch % self.refresh_every == 0:  # the encoder changes most in the first epoch
-            embeddings = self.refresh_index(epoch, encoder)
+            known = self._initial if epoch == 0 else None
+            self._initial = None
+            embeddings = self.refresh_index(encoder, self.seed + epoch, known)
             assert self.index is not None
             self._set_shortlists(self.index.search(embeddings, self.shortlist_size, self.threads)[0])
 
-    def refresh_index(self, epoch: int, encoder: Encoder) -> FloatArray:
-        """Learn and index label embeddings for the present encoder; return the embeddings (m, D) of the samples."""
-        embeddings, Y, self._initial = self._initial, self.Y[self.rows], None
-        if epoch or embeddings is None:
+    def refresh_index(self, encoder: Encoder, seed: int, embeddings: FloatArray | None = None) -> FloatArray:
+        """Learn and index label embeddings for the present encoder; return the embeddings (m, D) of the samples.
+
+        `embeddings` are those of the training rows, if they are known already.
+        """
+        Y = self.Y[self.rows]
+        if embeddings is None:
             embeddings = encoder.encode(self.samples.take(self.rows), self.threads)
         centroids = label_centroids(embeddings, Y, self.threads)
-        self.label_encoder.train(centroids, embeddings, Y, self.seed + epoch)
+        self.label_encoder.train(centroids, embeddings, Y, seed)
         known = np.flatnonzero(self.counts).astype(np.int32)
         self.index = LabelIndex.build(
             self.label_encoder.encode(centroids[known]),
@@ -87,10 +94,10 @@ class RefreshedShortlists:
         return embeddings
 
     def candidates(self, embeddings: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Nearest labels (n, k) of embeddings (n, D), and σ of their similarities over the largest of the row."""
+        """Nearest labels (n, k) of embeddings (n, D), and σ of their similarities."""
         assert self.index is not None
         ids, similarities = self.index.search(embeddings, self.shortlist_size, self.threads)
-        return ids, row_normalized(sigmoid_scores(ids, similarities))
+        return ids, sigmoid_scores(ids, similarities)
 
     def targets(self, rows: LongArray) -> Csr:
         """Targets (len(rows) × L) of a batch."""
