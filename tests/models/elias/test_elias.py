@@ -235,6 +235,7 @@ def test_ensemble(data):
 
 
 def test_the_ranker_ranks_what_was_found(with_ranker, model):
+    assert with_ranker.members_[0].ranker is not None
     texts, labels = topics(seed=9)
     a, b = (ramify.evaluate(m.predict_topk(texts, 5), labels, unseen="drop") for m in (with_ranker, model))
     assert a["nDCG@5"] >= b["nDCG@5"] - 1
