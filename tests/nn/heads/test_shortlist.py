@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
-
 from ramify.nn.list_head import LevelTargets, ListHead, squared_hinge
 from ramify.nn.tables import Adam
+from scipy import sparse
 
 CHILDREN = np.array([0, 3, 4, 9])
 
