@@ -233,17 +233,18 @@ def test_state_round_trip(stage):
     """A head that takes over arrays and optimizer state continues with the same bits."""
     uninterrupted, phi, Y = problem(stage, n=30)
     for step in range(1, 25):  # the parents are determined again at step 20
-        uninterrupted.step(phi, Y, Adam(0.05, step, weight_decay=0.01), 1)
+        uninterrupted.step(phi, Y, Adam(0.3, step, weight_decay=0.01), 1)
         if step == 18:
-            saved = [
-                {name: a.copy() for name, a in part.items()}
-                for part in (uninterrupted.arrays(), uninterrupted.optimizer_state())
-            ]
+            arrays = {name: array.copy() for name, array in uninterrupted.arrays().items()}
+            state = {name: array.copy() for name, array in uninterrupted.optimizer_state().items()}
     resumed = problem(stage, n=30)[0]
-    resumed.set_arrays(saved[0])
-    resumed.set_optimizer_state(saved[1])
+    resumed.set_arrays(arrays)
+    if stage == 2:
+        assert not np.array_equal(resumed.parents(19), state["parents"])  # those in use are older than the logits
+    resumed.set_optimizer_state(state)
+    assert np.array_equal(resumed.parents(19), state["parents"])
     for step in range(19, 25):
-        resumed.step(phi, Y, Adam(0.05, step, weight_decay=0.01), 1)
+        resumed.step(phi, Y, Adam(0.3, step, weight_decay=0.01), 1)
     for name, array in uninterrupted.arrays().items():
         assert np.array_equal(array, resumed.arrays()[name]), name
     assert np.array_equal(uninterrupted.graph.scores, resumed.graph.scores)
