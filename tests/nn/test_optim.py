@@ -1,115 +1,67 @@
-"""Row-sparse Adam against a slow twin that keeps everything dense."""
+"""Row-sparse Adam against a dense reference implementation; state of trainable parts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from ramify import native
-from ramify.nn.tables import Adam, DenseParameter, RowTable
+from ramify.nn.optim import Adam, DenseParameter, RowTable, Trainable, add_prefix, select_prefix
 
 pytestmark = pytest.mark.native
 
 
-def random_lists(random, n, width, n_rows):
-    lists = np.stack([random.permutation(n_rows)[:width] for _ in range(n)]).astype(np.int32)
-    lists[random.random(lists.shape) < 0.3] = -1
-    return lists
-
-
-def test_pairs_are_grouped_by_row():
-    random = np.random.default_rng(0)
-    lists = random_lists(random, 9, 4, 11)
-    rows, begin, places = native.neural.group_pairs(lists, 11)
-    assert np.all(np.diff(rows) > 0)
-    flat = lists.ravel()
-    for i, row in enumerate(rows):
-        assert places[begin[i] : begin[i + 1]].tolist() == np.flatnonzero(flat == row).tolist()
-    assert begin[-1] == (flat >= 0).sum()
-    assert native.neural.group_pairs(np.full((2, 2), -1, np.int32), 5)[0].size == 0
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("d", [1, 7, 64])
-def test_products_and_their_gradients(threads, d):
-    random = np.random.default_rng(d)
-    table, offset = random.standard_normal((30, d)).astype(np.float32), random.standard_normal(30).astype(np.float32)
-    vectors = random.standard_normal((12, d)).astype(np.float32)
-    lists = random_lists(random, 12, 8, 30)
-    pairs = native.neural.group_pairs(lists, 30)
-    out = native.neural.gather_dot(pairs, 8, table, offset, vectors, threads)
-    there = lists >= 0
-    expected = np.einsum("ijd,id->ij", table[lists], vectors) + offset[lists]
-    assert out[there] == pytest.approx(expected[there], abs=1e-4)
-    assert np.all(out[~there] == 0)
-    gradients = np.where(there, random.standard_normal(lists.shape), 0).astype(np.float32)
-    back = native.neural.gather_dot_backward(pairs, table, gradients, threads)
-    assert back == pytest.approx(np.einsum("ij,ijd->id", gradients, table[lists] * there[..., None]), abs=1e-4)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_linear_classifiers_on_lists(threads, index):
-    random = np.random.default_rng(3)
-    X = sparse.random(40, 25, 0.2, "csr", np.float32, random)
-    X.indptr, X.indices = X.indptr.astype(index), X.indices.astype(index)
-    W = sparse.random(30, 25, 0.3, "csr", np.float32, random)
-    W.data -= 0.5
-    dense, offset = random.standard_normal((30, 6)).astype(np.float32), random.standard_normal(30).astype(np.float32)
-    vectors = random.standard_normal((40, 6)).astype(np.float32)
-    lists = random_lists(random, 40, 9, 30)
-    parts = W.indptr.astype(np.int64), W.indices.astype(np.int32), W.data
-    found = native.linear.score_candidates(parts, dense, offset, X, vectors, lists, threads)
-    expected = X @ W.T.toarray() + vectors @ dense.T + offset
-    expected = np.where(lists >= 0, np.take_along_axis(expected, np.maximum(lists, 0), 1), 0)
-    assert found == pytest.approx(expected, abs=1e-4)
-    one = native.linear.score_candidates(parts, dense, offset, X[7], vectors[7:8], lists[7:8], 1)
-    assert np.array_equal(one[0], found[7])
+def random_candidates(random, n, k, n_rows):
+    candidates = np.stack([random.permutation(n_rows)[:k] for _ in range(n)]).astype(np.int32)
+    candidates[random.random(candidates.shape) < 0.3] = -1
+    return candidates
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_steps_as_a_dense_twin_makes_them(threads):
+def test_steps_match_the_reference_implementation(threads):
     random = np.random.default_rng(1)
     n_rows, d = 25, 5
     table = RowTable(random.standard_normal((n_rows, d)).astype(np.float32), np.zeros(n_rows, np.float32))
-    slow = np.hstack([table.weights, table.offset[:, None]]).astype(np.float64)
-    m, v = np.zeros_like(slow), np.zeros_like(slow)
-    for number in range(1, 30):
-        vectors = random.standard_normal((6, d)).astype(np.float32)
-        lists = random_lists(random, 6, 3, n_rows)
-        gradients = np.where(lists >= 0, random.standard_normal(lists.shape), 0).astype(np.float32)
-        adam = Adam(0.01, number, weight_decay=0.1)
-        table.step(native.neural.group_pairs(lists, n_rows), gradients, vectors, adam, threads)
-        sums = np.zeros_like(slow)
-        for i, j in zip(*np.nonzero(lists >= 0), strict=True):
-            sums[lists[i, j]] += gradients[i, j] * np.append(vectors[i], 1.0)
-        used = np.unique(lists[lists >= 0])
+    expected = np.hstack([table.weights, table.bias[:, None]]).astype(np.float64)
+    m, v = np.zeros_like(expected), np.zeros_like(expected)
+    for step in range(1, 30):
+        embeddings = random.standard_normal((6, d)).astype(np.float32)
+        candidates = random_candidates(random, 6, 3, n_rows)
+        gradients = np.where(candidates >= 0, random.standard_normal(candidates.shape), 0).astype(np.float32)
+        adam = Adam(0.01, step, weight_decay=0.1)
+        table.step(native.neural.group_pairs(candidates, n_rows), gradients, embeddings, adam, threads)
+        sums = np.zeros_like(expected)
+        for i, j in zip(*np.nonzero(candidates >= 0), strict=True):
+            sums[candidates[i, j]] += gradients[i, j] * np.append(embeddings[i], 1.0)
+        used = np.unique(candidates[candidates >= 0])
         m[used] = 0.9 * m[used] + 0.1 * sums[used]
         v[used] = 0.999 * v[used] + 0.001 * sums[used] ** 2
-        slow[used, :d] -= 0.01 * 0.1 * slow[used, :d]
-        slow[used] -= 0.01 * (m[used] / (1 - 0.9**number)) / (np.sqrt(v[used] / (1 - 0.999**number)) + 1e-8)
-    assert table.weights == pytest.approx(slow[:, :d], abs=1e-4)
-    assert table.offset == pytest.approx(slow[:, d], abs=1e-4)
+        expected[used, :d] -= 0.01 * 0.1 * expected[used, :d]
+        expected[used] -= 0.01 * (m[used] / (1 - 0.9**step)) / (np.sqrt(v[used] / (1 - 0.999**step)) + 1e-8)
+    assert table.weights == pytest.approx(expected[:, :d], abs=1e-4)
+    assert table.bias == pytest.approx(expected[:, d], abs=1e-4)
 
 
-def test_a_row_without_a_gradient_rests():
+def test_a_row_without_a_gradient_stays_unchanged():
     random = np.random.default_rng(0)
     table = RowTable(random.standard_normal((6, 20)).astype(np.float32), np.zeros(6, np.float32))
-    lists, vectors = np.array([[0, 1, 2], [1, 2, 3]], np.int32), random.standard_normal((2, 20)).astype(np.float32)
-    pairs = native.neural.group_pairs(lists, 6)
-    for number, gradients in enumerate(([[1, 1, 1], [1, 1, 1]], [[0, 0, 1], [0, -2, 1]]), 1):
-        before = table.weights.copy(), table.offset.copy()
-        table.step(pairs, np.array(gradients, np.float32), vectors, Adam(0.1, number, weight_decay=0.1), 1)
-    moved = (table.weights != before[0]).any(axis=1), table.offset != before[1]
+    candidates, embeddings = (
+        np.array([[0, 1, 2], [1, 2, 3]], np.int32),
+        random.standard_normal((2, 20)).astype(np.float32),
+    )
+    pairs = native.neural.group_pairs(candidates, 6)
+    for step, gradients in enumerate(([[1, 1, 1], [1, 1, 1]], [[0, 0, 1], [0, -2, 1]]), 1):
+        before = table.weights.copy(), table.bias.copy()
+        table.step(pairs, np.array(gradients, np.float32), embeddings, Adam(0.1, step, weight_decay=0.1), 1)
+    moved = (table.weights != before[0]).any(axis=1), table.bias != before[1]
     assert moved[0].tolist() == moved[1].tolist() == [False, False, True, True, False, False]
 
 
-def test_moments_are_made_for_rows_in_use_only():
+def test_moments_are_allocated_for_rows_in_use_only():
     table = RowTable(np.zeros((100_000, 4), np.float32), None)
-    lists = np.array([[3, 99_999]], np.int32)
+    candidates = np.array([[3, 99_999]], np.int32)
     table.step(
-        native.neural.group_pairs(lists, 100_000),
+        native.neural.group_pairs(candidates, 100_000),
         np.ones((1, 2), np.float32),
         np.ones((1, 4), np.float32),
         Adam(0.1, 1),
@@ -120,9 +72,68 @@ def test_moments_are_made_for_rows_in_use_only():
     assert np.count_nonzero(table.weights.any(axis=1)) == 2
 
 
-def test_a_dense_parameter_descends():
+def test_a_dense_parameter_converges():
     values = np.array([[3.0, -2.0]], np.float32)
     parameter = DenseParameter(values)
-    for number in range(1, 800):
-        parameter.step(2 * parameter.values, Adam(0.02, number))
+    for step in range(1, 800):
+        parameter.step(2 * parameter.values, Adam(0.02, step))
     assert np.abs(parameter.values).max() < 0.05
+
+
+class TwoParameters(Trainable):
+    """A table and a dense parameter."""
+
+    def __init__(self):
+        random = np.random.default_rng(0)
+        self.table = RowTable(random.standard_normal((9, 3)).astype(np.float32), np.zeros(9, np.float32))
+        self.dense = DenseParameter(random.standard_normal(4).astype(np.float32))
+
+    def parameters(self):
+        return {"table": self.table, "dense": self.dense}
+
+    def run(self, steps):
+        for step in steps:
+            random = np.random.default_rng(step)
+            pairs = native.neural.group_pairs(random_candidates(random, 3, 2, 9), 9)
+            gradients, embeddings = (random.standard_normal((3, k)).astype(np.float32) for k in (2, 3))
+            self.table.step(pairs, gradients, embeddings, Adam(0.1, step), 1)
+            self.dense.step(random.standard_normal(4), Adam(0.1, step))
+
+
+def test_state_round_trip():
+    """Arrays and optimizer state together continue a training with the same bits; arrays alone do not."""
+    uninterrupted, first, resumed, without_state = (TwoParameters() for _ in range(4))
+    assert first.optimizer_state() == {}
+    resumed.set_optimizer_state({})
+    uninterrupted.run(range(1, 9))
+    first.run(range(1, 5))
+    saved = {name: array.copy() for name, array in first.arrays().items()}
+    state = {name: array.copy() for name, array in first.optimizer_state().items()}
+    first.run(range(5, 9))
+    for part in (resumed, without_state):
+        part.set_arrays(saved)
+    resumed.set_optimizer_state(state)
+    for part in (resumed, without_state):
+        part.run(range(5, 9))
+    for name, array in uninterrupted.arrays().items():
+        assert np.array_equal(first.arrays()[name], array), name
+        assert np.array_equal(resumed.arrays()[name], array), name
+    assert not np.array_equal(without_state.dense.values, uninterrupted.dense.values)
+    resumed.reset_optimizer()
+    assert resumed.optimizer_state() == {}
+
+
+def test_set_arrays_copies_values_in_place():
+    part = TwoParameters()
+    before = part.arrays()
+    part.set_arrays({name: array + 1 for name, array in before.items()})
+    assert all(part.arrays()[name] is array for name, array in before.items())
+    assert part.dense.values == pytest.approx(TwoParameters().dense.values + 1)
+
+
+def test_prefixes():
+    arrays = {"a": np.zeros(1), "b.c": np.ones(1)}
+    prefixed = {**add_prefix("encoder", arrays), **add_prefix("encoder2", arrays)}
+    assert list(prefixed) == ["encoder.a", "encoder.b.c", "encoder2.a", "encoder2.b.c"]
+    assert select_prefix("encoder", prefixed) == arrays
+    assert select_prefix("head", prefixed) == {}

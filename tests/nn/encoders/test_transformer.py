@@ -1,20 +1,19 @@
-"""Encoders of texts with the real MiniLM weights, and with a tiny BERT that can be trained in a moment."""
+"""Transformer encoders: real MiniLM weights, and a tiny BERT that is trained in a moment."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from neural import Killed, problem, texts_and_labels
+from neural import Killed, graph_learner, kill_at, problem, texts_and_labels
 
 import ramify
-from ramify import DataError, ModelFormatError
+from ramify import DataError, Elias, ModelFormatError
 from ramify.base.mixed import Mixed
-from ramify.models.elias import Elias
-from ramify.nn.learner import EncoderWithHead
-from ramify.nn.points import Points, Tokens
-from ramify.nn.tables import Adam
+from ramify.nn.encoders.samples import Samples
+from ramify.nn.encoders.tokenizer import TextTokenizer
+from ramify.nn.encoders.transformer import Transformer, TransformerEncoder
+from ramify.nn.optim import Adam
 from ramify.nn.trainer import TrainingConfig, train
-from ramify.nn.transformer import Transformer, TransformerEncoder
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -26,91 +25,92 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def expected_vectors(folder, texts, pooling, max_len):
-    """One text at a time, straight from the library."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModel.from_pretrained(folder).eval()
-    found = []
+def reference_embeddings(directory, texts, pooling, max_length):
+    """Embeddings by transformers, one text at a time."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    model = transformers.AutoModel.from_pretrained(directory).eval()
+    embeddings = []
     for text in texts:
-        batch = tokenizer(text, return_tensors="pt", truncation=True, max_length=max_len)
+        batch = tokenizer(text, return_tensors="pt", truncation=True, max_length=max_length)
         with torch.no_grad():
             hidden = model(**batch).last_hidden_state[0].numpy()
-        found.append(hidden[0] if pooling == "cls" else hidden.mean(axis=0))
-    found = np.array(found)
-    return 4 * found / np.linalg.norm(found, axis=1, keepdims=True)
+        embeddings.append(hidden[0] if pooling == "cls" else hidden.mean(axis=0))
+    embeddings = np.array(embeddings)
+    return 4 * embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_vectors_are_those_of_the_library(minilm, pooling):
+def test_embeddings_match_transformers(minilm, pooling):
     texts = ["a short one", "", "solve a linear system with a symmetric matrix", "word " * 100, "Straße, naïve, 東京"]
-    encoder = Transformer.open(TransformerEncoder(minilm, pooling=pooling, max_len=32, precision="float32"))
-    tokens = encoder.tokens(texts)
+    encoder = Transformer.open(TransformerEncoder(minilm, pooling=pooling, max_length=32, precision="float32"))
+    tokens = encoder.tokenizer(texts)
     assert len(tokens) == 5
-    assert np.diff(tokens.begin).max() == 32
-    vectors = encoder.encode_tokens(tokens, 2)
-    assert vectors.shape == (5, 384)
-    assert vectors == pytest.approx(expected_vectors(minilm, texts, pooling, 32), abs=1e-3)
+    assert tokens.lengths.max() == 32
+    embeddings = encoder.encode_tokens(tokens, 2)
+    assert embeddings.shape == (5, 384)
+    assert embeddings == pytest.approx(reference_embeddings(minilm, texts, pooling, 32), abs=1e-3)
 
 
-def test_texts_become_tokens_some_at_a_time(minilm, monkeypatch):
-    encoder = Transformer.open(TransformerEncoder(minilm, max_len=16))
-    texts = [f"text number {i} " * (1 + i % 4) for i in range(11)]
-    whole = encoder.tokens(texts)
-    monkeypatch.setattr("ramify.nn.transformer.TEXTS_AT_ONCE", 4)
-    assert encoder.tokens(texts).digest() == whole.digest()
-    assert len(encoder.tokens([])) == 0
+def test_tokens_do_not_depend_on_the_batches_of_the_tokenizer(minilm, monkeypatch):
+    encoder = Transformer.open(TransformerEncoder(minilm, max_length=16))
+    texts = [f"text {i} of many " * (1 + i % 4) for i in range(11)]
+    whole = encoder.tokenizer(texts)
+    monkeypatch.setattr("ramify.nn.encoders.tokenizer.BATCH_SIZE", 4)
+    assert encoder.tokenizer(texts).digest() == whole.digest()
+    assert len(encoder.tokenizer([])) == 0
 
 
-def test_meaning_is_near_meaning(minilm):
-    encoder = Transformer.open(TransformerEncoder(minilm, max_len=32))
-    cat, kitten, bank = encoder.encode_tokens(encoder.tokens(["a cat", "a kitten", "a central bank"]), 1)
+def test_similar_texts_have_similar_embeddings(minilm):
+    encoder = Transformer.open(TransformerEncoder(minilm, max_length=32))
+    cat, kitten, bank = encoder.encode_tokens(encoder.tokenizer(["a cat", "a kitten", "a central bank"]), 1)
     assert cat @ kitten > 1.5 * (cat @ bank)
 
 
-def test_vectors_and_tokens_are_computed_once(tiny, cache, monkeypatch):
+def test_embeddings_and_tokens_are_computed_once(tiny, cache, monkeypatch):
     texts, _ = texts_and_labels()
     encoder = Transformer.open(TransformerEncoder(tiny, frozen=True))
-    vectors, tokens = encoder.cached_vectors(texts, 1, 0), encoder.cached_tokens(texts)
+    embeddings, tokens = encoder.cached_embeddings(texts, 1, 0), encoder.cached_tokens(texts)
     assert len(list(cache.iterdir())) == 3
     again = Transformer.open(TransformerEncoder(tiny, frozen=True))
-    monkeypatch.setattr(again, "tokens", lambda _: pytest.fail("computed again"))
-    assert np.array_equal(again.cached_vectors(texts, 1, 0), vectors)
-    assert np.array_equal(again.cached_tokens(texts).ids, tokens.ids)
+    with monkeypatch.context() as patch:
+        patch.setattr(TextTokenizer, "__call__", lambda *_: pytest.fail("computed again"))
+        assert np.array_equal(again.cached_embeddings(texts, 1, 0), embeddings)
+        assert np.array_equal(again.cached_tokens(texts).ids, tokens.ids)
     assert isinstance(tokens.ids, np.memmap)
-    encoder.cached_vectors(texts[1:], 1, 0)
-    Transformer.open(TransformerEncoder(tiny, frozen=True, pooling="cls")).cached_vectors(texts, 1, 0)
+    encoder.cached_embeddings(texts[1:], 1, 0)
+    Transformer.open(TransformerEncoder(tiny, frozen=True, pooling="cls")).cached_embeddings(texts, 1, 0)
     assert len(list(cache.iterdir())) == 5
 
 
-def small(encoder, **options):
-    first = TrainingConfig(epochs=10, min_steps=70, batch_size=16, rate=0.05, encoder_rate=0.02)
-    second = TrainingConfig(epochs=3, min_steps=30, batch_size=16, rate=0.02, encoder_rate=0.01)
-    return Elias(encoder=encoder, n_clusters=2, beam_size=2, first=first, second=second, **options)
+def small_elias(encoder, **options):
+    stage1 = TrainingConfig(epochs=10, min_steps=70, batch_size=16, learning_rate=0.05, encoder_learning_rate=0.02)
+    stage2 = TrainingConfig(epochs=3, min_steps=30, batch_size=16, learning_rate=0.02, encoder_learning_rate=0.01)
+    return Elias(encoder=encoder, n_clusters=2, beam_size=2, stage1=stage1, stage2=stage2, **options)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("ranker", [None, "sparse"])
-def test_elias_learns_saves_and_needs_the_folder_no_more(tiny, tmp_path, frozen, ranker):
+def test_a_saved_model_does_not_need_the_directory_of_the_encoder(tiny, tmp_path, frozen, ranker):
     texts, labels = texts_and_labels()
-    model = small(TransformerEncoder(tiny, frozen=frozen, rate=0.005), ranker=ranker).fit(texts, labels)
+    model = small_elias(TransformerEncoder(tiny, frozen=frozen, learning_rate=0.005), ranker=ranker).fit(texts, labels)
     test = texts_and_labels(seed=1)
     popular = ramify.evaluate(ramify.Popular().fit(texts, labels).predict_topk(test[0], 3), test[1])
-    found = model.predict_topk(test[0], 3)
-    assert ramify.evaluate(found, test[1])["P@1"] > popular["P@1"] + 25
+    ranking = model.predict_topk(test[0], 3)
+    assert ramify.evaluate(ranking, test[1])["P@1"] > popular["P@1"] + 25
     model.save(tmp_path / "model")
     manifest = (tmp_path / "model" / "manifest.json").read_text()
     (tmp_path / "model" / "manifest.json").write_text(manifest.replace(tiny, "/nowhere"))
     again = ramify.load(tmp_path / "model")
-    assert np.array_equal(again.predict_topk(test[0], 3).ids, found.ids)
-    assert again.predict_topk(test[0], 3).scores == pytest.approx(found.scores, abs=1e-5)
+    assert np.array_equal(again.predict_topk(test[0], 3).ids, ranking.ids)
+    assert again.predict_topk(test[0], 3).scores == pytest.approx(ranking.scores, abs=1e-5)
     weights = next((tmp_path / "model").glob("*word_embeddings*"))
     weights.write_bytes(weights.read_bytes()[:-4])
     with pytest.raises(ModelFormatError):
         ramify.load(tmp_path / "model")
 
 
-def test_frozen_minilm_beats_words_that_were_never_seen(minilm):
-    """Synonyms that share no word with the training texts: only a pretrained encoder can know them."""
+def test_frozen_minilm_ranks_texts_without_a_known_word(minilm):
+    """Synonyms that share no word with the training texts: only a pretrained encoder can relate them."""
     topics = {
         "animals": [
             "a dog runs",
@@ -125,33 +125,38 @@ def test_frozen_minilm_beats_words_that_were_never_seen(minilm):
     }
     texts = [text for group in topics.values() for text in group] * 3
     labels = [[topic] for topic, group in topics.items() for _ in group] * 3
-    model = Elias(encoder=TransformerEncoder(minilm, frozen=True, max_len=16), stages=1).fit(texts, labels)
-    wanted = {"puppies and kittens": "animals", "dollars, euros, wealth": "money", "thunder, hail": "weather"}
-    found = model.predict_topk(list(wanted), 1).labels()
-    assert [row[0][0] for row in found] == list(wanted.values())
+    model = Elias(encoder=TransformerEncoder(minilm, frozen=True, max_length=16), stages=1).fit(texts, labels)
+    expected = {"puppies and kittens": "animals", "dollars, euros, wealth": "money", "thunder, hail": "weather"}
+    rows = model.predict_topk(list(expected), 1).labels()
+    assert [row[0][0] for row in rows] == list(expected.values())
 
 
-def trained(tiny, rows_at_once, dropout=0.0, steps=4, device="cpu"):
+def samples_of(encoder):
+    return Samples(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokenizer(texts_and_labels(24)[0]))
+
+
+def trained(tiny, micro_batch_size, dropout=0.0, steps=4, device="cpu"):
+    """An encoder that was fine-tuned towards random embeddings, and the losses of its steps."""
     config = TransformerEncoder(
-        tiny, rows_at_once=rows_at_once, dropout=dropout > 0, precision="float32", device=device
+        tiny, micro_batch_size=micro_batch_size, dropout=dropout > 0, precision="float32", device=device
     )
     encoder = Transformer.open(config)
-    for copy in encoder._copies:
-        for module in copy.modules():
+    for replica in encoder.torch.replicas:
+        for module in replica.modules():
             if isinstance(module, torch.nn.Dropout):
                 module.p = dropout
-    points = Points(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokens(texts_and_labels(24)[0]))
+    samples = samples_of(encoder)
     goal = np.random.default_rng(0).standard_normal((24, 16)).astype(np.float32)
-    encoder.begin(5)
+    encoder.begin_training(5)
     losses = []
-    for number in range(1, steps + 1):
-        vectors, tape = encoder.forward(points, 1)
-        losses.append(float(np.square(vectors - goal).mean()))
-        encoder.backward(tape, 2 * (vectors - goal) / vectors.size, Adam(0.01, number, weight_decay=0.01), 1)
+    for step in range(1, steps + 1):
+        phi, tape = encoder.forward(samples, 1)
+        losses.append(float(np.square(phi - goal).mean()))
+        encoder.backward(tape, 2 * (phi - goal) / phi.size, Adam(0.01, step, weight_decay=0.01), 1)
     return encoder, losses
 
 
-def test_a_batch_is_the_same_however_it_is_cut(tiny):
+def test_the_size_of_micro_batches_does_not_change_the_training(tiny):
     whole, losses = trained(tiny, 100)
     parts, again = trained(tiny, 7)
     assert losses[-1] < losses[0]
@@ -160,123 +165,103 @@ def test_a_batch_is_the_same_however_it_is_cut(tiny):
         assert parts.arrays()[name] == pytest.approx(array, abs=2e-4), name
 
 
-def test_the_second_pass_of_a_cut_batch_drops_what_the_first_dropped(tiny):
-    """The gradient that comes out is that of the vectors that went in: a step of no length changes nothing."""
+def test_recomputed_activations_have_the_same_dropout_masks(tiny):
     encoder, _ = trained(tiny, 7, dropout=0.5, steps=1)
-    points = Points(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokens(texts_and_labels(24)[0]))
-    vectors, tape = encoder.forward(points, 1)
+    samples = samples_of(encoder)
+    phi, tape = encoder.forward(samples, 1)
     before = torch.get_rng_state()
-    for part, _ in tape:
+    for batch, output in tape:
+        assert output is None  # `backward` computes it again
         with torch.no_grad():
-            again = encoder._of_part(part).numpy()
-        assert np.array_equal(again, vectors[part.rows])
-    assert torch.equal(torch.get_rng_state(), before)  # the user's own random numbers stay
-    assert not np.array_equal(encoder.forward(points, 1)[0], vectors)
+            again = encoder._tuner._embed(batch).numpy()
+        assert np.array_equal(again, phi[batch.rows])
+    assert torch.equal(torch.get_rng_state(), before)  # the user's random state is unchanged
+    assert not np.array_equal(encoder.forward(samples, 1)[0], phi)
 
 
-def test_nothing_inside_the_model_is_dropped_unless_asked_for(tiny):
+def test_there_is_no_dropout_inside_the_model_by_default(tiny):
     encoder = Transformer.open(TransformerEncoder(tiny, precision="float32"))
-    points = Points(Mixed.of(np.zeros((24, 1), np.float32)), encoder.tokens(texts_and_labels(24)[0]))
-    vectors, _ = encoder.forward(points, 1)
-    assert np.array_equal(encoder.forward(points, 1)[0], vectors)
-    assert vectors == pytest.approx(encoder.encode(points, 1), abs=1e-4)
+    samples = samples_of(encoder)
+    phi, _ = encoder.forward(samples, 1)
+    assert np.array_equal(encoder.forward(samples, 1)[0], phi)
+    assert phi == pytest.approx(encoder.encode(samples, 1), abs=1e-4)
 
 
-def test_several_devices_learn_what_one_learns(tiny):
-    """The parts of a batch are shared out among copies of the model, here both on the processor."""
+def test_training_does_not_depend_on_the_number_of_devices(tiny):
+    """Micro-batches are distributed over replicas of the model, here both on the CPU."""
     one, losses = trained(tiny, 7, dropout=0.2)
     two, again = trained(tiny, 7, dropout=0.2, device="cpu,cpu")
     assert losses == pytest.approx(again, rel=1e-4)
     for name, array in one.arrays().items():
         assert two.arrays()[name] == pytest.approx(array, abs=2e-4), name
-    first, second = (copy.state_dict() for copy in two._copies)
+    first, second = (replica.state_dict() for replica in two.torch.replicas)
     assert all(torch.equal(first[name], second[name]) for name in first)
-    tokens = one.tokens(texts_and_labels(24)[0])
+    tokens = one.tokenizer(texts_and_labels(24)[0])
     assert two.encode_tokens(tokens, 1) == pytest.approx(one.encode_tokens(tokens, 1), abs=2e-3)
 
 
-def test_vectors_of_the_same_texts_are_remembered_until_the_encoder_learns(tiny):
+def test_embeddings_of_the_last_call_are_kept_until_the_weights_change(tiny):
     encoder, _ = trained(tiny, 100)
-    tokens = encoder.tokens(texts_and_labels(24)[0])
-    vectors = encoder.encode_tokens(tokens, 1)
-    assert encoder.encode_tokens(encoder.tokens(texts_and_labels(24)[0]), 1) is vectors
-    assert encoder.encode_tokens(encoder.tokens(["w1"]), 1).shape == (1, 16)
-    points = Points(Mixed.of(np.zeros((24, 1), np.float32)), tokens)
-    vectors, tape = encoder.encode_tokens(tokens, 1), encoder.forward(points, 1)[1]
+    tokens = encoder.tokenizer(texts_and_labels(24)[0])
+    embeddings = encoder.encode_tokens(tokens, 1)
+    assert encoder.encode_tokens(encoder.tokenizer(texts_and_labels(24)[0]), 1) is embeddings
+    assert encoder.encode_tokens(encoder.tokenizer(["w1"]), 1).shape == (1, 16)
+    samples = Samples(Mixed.of(np.zeros((24, 1), np.float32)), tokens)
+    embeddings, tape = encoder.encode_tokens(tokens, 1), encoder.forward(samples, 1)[1]
     encoder.backward(tape, np.ones((24, 16), np.float32), Adam(0.1, 1), 1)
-    assert not np.allclose(encoder.encode_tokens(tokens, 1), vectors)
+    assert not np.allclose(encoder.encode_tokens(tokens, 1), embeddings)
 
 
-def test_a_training_that_was_killed_ends_with_the_same_bits(tiny, tmp_path):
+def test_an_interrupted_training_resumes_to_the_same_bits(tiny, tmp_path):
     config = TrainingConfig(epochs=3, batch_size=16, min_steps=1, patience=6)
 
     def learner():
         encoder = Transformer.open(TransformerEncoder(tiny))
-        head, points, Y = problem(width=16)
-        points = Points(points.features, encoder.tokens(texts_and_labels(100)[0]))
-        return EncoderWithHead(encoder, head, points, Y, np.arange(90, 100), config, seed=3, threads=1)
+        head, samples, Y = problem(dim=16)
+        samples = Samples(samples.features, encoder.tokenizer(texts_and_labels(100)[0]))
+        return graph_learner(encoder, head, samples, Y, np.arange(90, 100), config)
 
-    def go(subject, checkpoint=None):
+    def run(subject, checkpoint=None):
         return train(np.arange(90), subject, config, title="t", seed=1, verbose=0, settings={}, checkpoint=checkpoint)
 
-    whole = learner()
-    history = go(whole)
-    broken = learner()
-    step = broken.step
-
-    def dies(rows, number, factor):
-        if number == 10:
-            raise Killed
-        return step(rows, number, factor)
-
-    broken.step = dies
+    uninterrupted = learner()
+    history = run(uninterrupted)
     with pytest.raises(Killed):
-        go(broken, tmp_path / "c")
+        run(kill_at(learner(), 10), tmp_path / "c")
     torch.manual_seed(77)
     resumed = learner()
-    assert go(resumed, tmp_path / "c") == history
-    for name, array in whole.arrays().items():
+    assert run(resumed, tmp_path / "c") == history
+    for name, array in uninterrupted.arrays().items():
         assert np.array_equal(array, resumed.arrays()[name]), name
 
 
-def test_refuses_in_words(tiny, tmp_path):
-    with pytest.raises(ValueError, match="needs the folder"):
+def test_invalid_models_and_devices_are_refused(tiny, tmp_path):
+    with pytest.raises(ValueError, match="needs the directory"):
         TransformerEncoder()
     with pytest.raises(DataError, match="reads texts"):
         Elias(encoder=TransformerEncoder(tiny)).fit(np.eye(4), [[0], [1], [0], [1]])
-    for device, what in (("nowhere", "none that torch knows"), ("cuda:0,cuda:1", "finds no GPU")):
+    for device, message in (("nowhere", "torch does not know the device"), ("cuda:0,cuda:1", "finds no GPU")):
         if device != "nowhere" and torch.cuda.is_available():
             continue
-        with pytest.raises(ValueError, match=what):
+        with pytest.raises(ValueError, match=message):
             Transformer.open(TransformerEncoder(tiny, device=device))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="cannot open the model"):
         Transformer.open(TransformerEncoder(str(tmp_path / "empty")))
 
 
-def test_tokens():
-    tokens = Tokens.of([[5, 6], [], [7]])
-    assert len(tokens) == 3
-    ids, mask = tokens.padded()
-    assert ids.tolist() == [[5, 6], [0, 0], [7, 0]]
-    assert mask.tolist() == [[1, 1], [0, 0], [1, 0]]
-    part = tokens.take(np.array([2, 0]))
-    assert part.begin.tolist() == [0, 1, 3]
-    assert part.ids.tolist() == [7, 5, 6]
-
-
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_long_texts_are_read_in_windows(tiny, pooling):
+def test_long_texts_are_embedded_in_windows(tiny, pooling):
     texts = [" ".join(f"w{i % 60}" for i in range(n)) for n in (1, 6, 7, 18, 30)]
-    config = TransformerEncoder(tiny, max_len=8, windows=3, pooling=pooling)
+    config = TransformerEncoder(tiny, max_length=8, n_windows=3, pooling=pooling)
     encoder = Transformer.open(config)
-    tokens = encoder.tokens(texts)
-    assert np.diff(tokens.begin).tolist() == [3, 8, 9, 20, 20]
-    vectors = encoder.encode_tokens(tokens, 1)
-    single = Transformer.open(TransformerEncoder(tiny, max_len=8, pooling=pooling))
-    assert vectors[:2] == pytest.approx(single.encode_tokens(single.tokens(texts[:2]), 1), abs=1e-5)
+    tokens = encoder.tokenizer(texts)
+    assert tokens.lengths.tolist() == [3, 8, 9, 20, 20]
+    embeddings = encoder.encode_tokens(tokens, 1)
+    single = Transformer.open(TransformerEncoder(tiny, max_length=8, pooling=pooling))
+    assert embeddings[:2] == pytest.approx(single.encode_tokens(single.tokenizer(texts[:2]), 1), abs=1e-5)
     pieces = [" ".join(texts[3].split()[start : start + 6]) for start in (0, 6, 12)]
     with torch.inference_mode():
-        mean = single._pooled(single.tokens(pieces)).numpy().mean(axis=0)  # all of one length
-    assert vectors[3] == pytest.approx(4 * mean / np.linalg.norm(mean), abs=1e-5)
-    assert vectors[4] == pytest.approx(vectors[3], abs=1e-5)  # what is behind the last window is not read
+        mean = single.torch.pooled(single.tokenizer(pieces)).numpy().mean(axis=0)  # all of one length
+    assert embeddings[3] == pytest.approx(4 * mean / np.linalg.norm(mean), abs=1e-5)
+    assert embeddings[4] == pytest.approx(embeddings[3], abs=1e-5)  # text behind the last window is not read
