@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import ramify
-from ramify.cli.parser import make_parser
 from ramify.cli.options import configured_model
+from ramify.cli.parser import make_parser
 from ramify.models import REGISTRY, model_class
 
 ROOT = Path(__file__).parent.parent

@@ -164,17 +164,16 @@ def test_the_ranker_is_a_parameter(cls, tmp_path):
     ranker = ramify.XRLinear(n_trees=2, tree=TREE, score_transform="l3-hinge")
     model = bag_model(cls, ranker=ranker, reuse_tree=False, seed=3).fit(*train)
     assert precision(model, test) > 90
-    assert len(model.ranker_.trees_) == 2
+    assert len(model.trees_) == 2
     assert model.ranker is ranker
     assert not hasattr(ranker, "trees_")  # the parameter stays unfitted
-    assert model.ranker_.seed == model.seed
-    assert {tree.transforms[-1].name for tree in model.ranker_.trees_} == {"l3-hinge"}
+    assert {tree.transforms[-1].name for tree in model.trees_} == {"l3-hinge"}
     model.save(tmp_path / "m")
     opened = ramify.load(tmp_path / "m")
     assert opened.ranker.n_trees == 2
     assert opened.to_dict() == model.to_dict()
     assert_same(opened.predict_topk(test[0], 5), model.predict_topk(test[0], 5))
-    assert opened.ranker_.export_tree(1) == model.ranker_.export_tree(1)
+    assert opened.export_tree(1) == model.export_tree(1)
     assert model.clone().ranker.to_dict() == ranker.to_dict()
 
 
@@ -229,10 +228,10 @@ def test_fit_passes_tree_and_relevance_to_the_ranker():
     labels = sorted({label for row in train[1] for label in row})
     paths = {label: [str(i % 3)] for i, label in enumerate(labels)}
     model = bag_model().fit(*train, tree=paths)
-    assert model.ranker_.trees_[0].tree.widths == [3, 12]
+    assert model.trees_[0].tree.widths == [3, 12]
     assert precision(model, test) > 90
     given = LabelTree.from_paths([(i % 4,) for i in range(12)])
-    assert bag_model(reuse_tree=True).fit(*train, tree=given).ranker_.trees_[0].tree.widths == [4, 12]
+    assert bag_model(reuse_tree=True).fit(*train, tree=given).trees_[0].tree.widths == [4, 12]
     with pytest.raises(ramify.DataError, match="5 labels, y has 12"):
         bag_model().fit(*train, tree=LabelTree.flat(5))
 
@@ -255,16 +254,16 @@ def test_fit_passes_tree_and_relevance_to_the_ranker():
     two_groups = np.eye(2, dtype=np.float32)[np.arange(12) // 6] * 50
     tree = TreeConfig(method="balanced-2means", branching=2, max_leaf_size=6, max_depth=None)
     grouped = bag_model(ranker=ramify.XRLinear(tree=tree)).fit(*train, label_features=two_groups)
-    leaves = {tuple(sorted(node["labels"])) for node in grouped.ranker_.export_tree()["children"]}
+    leaves = {tuple(sorted(node["labels"])) for node in grouped.export_tree()["children"]}
     assert leaves == {tuple(sorted(labels[:6])), tuple(sorted(labels[6:]))}
 
 
 def test_reuse_tree():
     train, test = texts_and_labels(), texts_and_labels(seed=1)
     model = bag_model(reuse_tree=True).fit(*train)
-    assert model.ranker_.trees_[0].tree.widths == [2, 4, 12]  # the matcher tree, not the ranker's own
+    assert model.trees_[0].tree.widths == [2, 4, 12]  # the matcher tree, not the ranker's own
     assert precision(model, test) > 90
-    assert bag_model().fit(*train).ranker_.trees_[0].tree.widths == [12]
+    assert bag_model().fit(*train).trees_[0].tree.widths == [12]
 
 
 def test_export_tree_names_the_labels(tmp_path):
@@ -272,7 +271,7 @@ def test_export_tree_names_the_labels(tmp_path):
     model = bag_model(ranker=ramify.XRLinear(tree=TREE)).fit(*train)
     model.save(tmp_path / "m")
     for own in (model, ramify.load(tmp_path / "m")):
-        exported = json.loads(json.dumps(own.ranker_.export_tree(n_representatives=2)))
+        exported = json.loads(json.dumps(own.export_tree(n_representatives=2)))
         assert exported["n_labels"] == 12
         assert len(exported["children"]) == 2
         stack, found = [exported], []
@@ -313,7 +312,7 @@ def test_command_line(tiny, tmp_path, capsys):
     assert values["ranker.tree.max_leaf_size"].strip() == "4"
     opened = ramify.load(model)
     assert opened.ranker.tree.max_leaf_size == 4
-    leaves = opened.ranker_.export_tree()["children"]
+    leaves = opened.export_tree()["children"]
     assert max(node["n_labels"] for node in leaves) <= 4 < 12
     assert main(["evaluate", model, data]) == 0
     together = str(tmp_path / "together")

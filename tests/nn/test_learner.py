@@ -11,6 +11,8 @@ from scipy import sparse
 
 from ramify.base.mixed import Mixed
 from ramify.index.ann import AnnConfig
+from ramify.metrics.propensity import LabelCounts, inverse_propensity
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders.bag import Bag, BagEncoder
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.encoders.tokens import Tokens
@@ -21,8 +23,7 @@ from ramify.nn.label_embeddings import LabelEncoderConfig
 from ramify.nn.learner import NORM_DECAY, NORM_GAIN, Learner
 from ramify.nn.sampling.positives import Positives
 from ramify.nn.sampling.refreshed import RefreshedShortlists
-from ramify.nn.trainer import TrainingConfig
-from ramify.nn.validation import BlendValidator, Propensities, RankingValidator
+from ramify.nn.validation import BlendValidator, RankingValidator
 
 
 def learner_on_graph(**options):
@@ -49,10 +50,10 @@ def learner_on_shortlists(**options):
         seed=0,
         threads=1,
     )
-    propensities = Propensities.of(Y, rows)
-    validator = BlendValidator(
-        samples.take(validation_rows), Y[validation_rows], sampler, propensities, propensities.bias_shift(0.1), None, 1
-    )
+    inverse = inverse_propensity(LabelCounts.of(Y[rows]))
+    shift = (0.1 * np.log(inverse)).astype(np.float32)
+    held = samples.take(validation_rows), Y[validation_rows]
+    validator = BlendValidator(*held, sampler, inverse, shift, None, 1)
     head = ShortlistHead(*init_classifiers(Y[rows], embeddings, 6, 1), binary_cross_entropy)
     return Learner(encoder, head, sampler, validator, samples, TrainingConfig(**options), seed=3, threads=1)
 
@@ -173,7 +174,6 @@ def test_a_step_passes_embeddings_targets_and_learning_rates():
         dropout=0.0, learning_rate=0.02, encoder_learning_rate=0.06, weight_decay=0.3, gradient_clip=None
     )
     assert learner.encoder.seed == 7
-    assert learner.default_epochs == 3
     assert learner.step(np.array([4, 1]), 5, 0.5) == 0.5
     assert np.all(learner.head.phi == 1)
     assert learner.head.targets.indices.tolist() == [4, 1]

@@ -7,17 +7,19 @@ import pytest
 from neural import Killed, graph_learner, kill_at, problem
 
 from ramify import ModelFormatError
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders.bag import Bag, BagEncoder
-from ramify.nn.trainer import TrainingConfig, train
+from ramify.nn.trainer import train
 from ramify.nn.validation import ValidationScore
 
 
 class Counter:
-    """A learner whose only weight counts its steps; the validation scores are given."""
+    """A learner, and its own encoder, whose only weight counts its steps; the validation scores are given."""
 
     default_epochs = 8
 
     def __init__(self, scores=None):
+        self.encoder = self
         self.scores = None if scores is None else iter(scores)
         self.weight = np.zeros(1, np.float32)
         self.steps = []
@@ -53,8 +55,8 @@ class Counter:
 
 
 def run(learner, n=10, **options):
-    config = TrainingConfig(**{"batch_size": 4, "min_steps": 1, **options})
-    return train(np.arange(n), learner, config, title="", seed=0, verbose=0, settings={})
+    learner.config = TrainingConfig(**{"batch_size": 4, "min_steps": 1, **options})
+    return train(np.arange(n), learner, title="", seed=0, verbose=0, settings={})
 
 
 def test_the_best_epoch_counts_and_training_stops_early():

@@ -15,8 +15,8 @@ from ramify.nn.encoders.samples import Samples
 from ramify.nn.heads.all_labels import AllLabels
 from ramify.nn.heads.losses import binary_cross_entropy
 from ramify.nn.heads.shortlist import ShortlistHead, candidate_logits
-from ramify.nn.validation import BlendValidator, FixedCandidates, Propensities, RankingValidator, ValidationScore
-from ramify.rank.blend import BETAS, blended_scores, row_normalized
+from ramify.nn.validation import BlendValidator, FixedCandidates, RankingValidator, ValidationScore
+from ramify.rank.blend import BETAS, blended_scores
 
 pytestmark = pytest.mark.native
 
@@ -71,27 +71,6 @@ def test_without_validation_samples_there_is_no_score():
     assert RankingValidator(*none_of(samples, Y), 1).validate(Identity(), AllLabels(weights, bias), 1) is None
 
 
-# ---- propensities ----
-
-
-def test_propensities_are_those_of_the_training_rows():
-    _, _, _, Y = problem()
-    rows = np.arange(0, 60, 2)
-    counts = np.asarray(Y[rows].sum(axis=0)).ravel().astype(np.int64)
-    propensities = Propensities.of(Y, rows)
-    assert np.array_equal(propensities.inverse, inverse_propensity(LabelCounts(30, counts)))
-    order = np.argsort(counts)
-    assert np.all(np.diff(propensities.inverse[order]) <= 0)  # tail labels have the largest
-
-
-def test_bias_shift_favours_tail_labels():
-    propensities = Propensities(np.array([1.0, 10.0, 100.0]))
-    shift = propensities.bias_shift(0.5)
-    assert shift.dtype == np.float32
-    assert shift == pytest.approx(0.5 * np.log([1, 10, 100]))
-    assert not propensities.bias_shift(0.0).any()
-
-
 # ---- blended score ----
 
 
@@ -100,20 +79,19 @@ def blend_validator(beta=None, bias_weight=0.0, empty=False, n_candidates=12):
     random = np.random.default_rng(1)
     ids = np.argsort(random.random((60, 25)), axis=1)[:, :n_candidates].astype(np.int32)
     ids[5, 3:] = -1
-    evidence = row_normalized(np.where(ids >= 0, random.random(ids.shape), 0).astype(np.float32))
-    propensities = Propensities.of(Y, np.arange(60))
+    similarity_scores = np.where(ids >= 0, random.random(ids.shape), 0).astype(np.float32)
+    inverse = inverse_propensity(LabelCounts.of(Y))
+    shift = (bias_weight * np.log(inverse)).astype(np.float32)
     held_out = none_of(samples, Y) if empty else (samples, Y)
-    validator = BlendValidator(
-        *held_out, FixedCandidates(ids, evidence), propensities, propensities.bias_shift(bias_weight), beta, 1
-    )
+    validator = BlendValidator(*held_out, FixedCandidates(ids, similarity_scores), inverse, shift, beta, 1)
     return validator, ShortlistHead(weights, bias, binary_cross_entropy)
 
 
 def test_fixed_candidates_do_not_depend_on_the_embeddings():
-    ids, evidence = np.zeros((3, 2), np.int32), np.ones((3, 2), np.float32)
-    source = FixedCandidates(ids, evidence)
+    ids, similarity_scores = np.zeros((3, 2), np.int32), np.ones((3, 2), np.float32)
+    source = FixedCandidates(ids, similarity_scores)
     for embeddings in (np.zeros((3, 5), np.float32), np.ones((3, 5), np.float32)):
-        assert source.candidates(embeddings) == (ids, evidence)
+        assert source.candidates(embeddings) == (ids, similarity_scores)
 
 
 @pytest.mark.parametrize("bias_weight", [0.0, 0.7])
@@ -122,12 +100,11 @@ def test_metrics_by_beta_are_those_of_the_blended_ranking(bias_weight):
     metrics = validator.metrics_by_beta(Identity(), head)
     assert tuple(metrics) == BETAS
     weights, bias = head.classifiers
-    shifted = weights, bias + validator.propensities.bias_shift(bias_weight)
-    assert np.array_equal(validator.classifiers(head)[1], shifted[1])
-    ids, evidence = validator.source.candidates(None)
-    logits = candidate_logits(shifted, ids, validator.samples.features.dense, 1)
+    assert validator.bias_shift.any() == (bias_weight > 0)
+    ids, similarity_scores = validator.source.candidates(None)
+    logits = candidate_logits((weights, bias + validator.bias_shift), ids, validator.samples.features.dense, 1)
     for beta in (0.0, 0.5, 1.0):
-        blended = blended_scores(ids, logits, evidence, beta)
+        blended = blended_scores(ids, logits, similarity_scores, beta)
         order = np.argsort(-blended, axis=1, kind="stable")[:, :5]
         ranking = ramify.Ranking(np.take_along_axis(ids, order, 1), np.take_along_axis(blended, order, 1), 25)
         counts = LabelCounts(60, np.bincount(validator.Y.indices, minlength=25))

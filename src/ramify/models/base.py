@@ -97,9 +97,9 @@ class Model(Config):
         """Labels (L,) in the order of their ids, as scikit-learn names them."""
         self._check_fitted()
         labels = list(self.labels_)
-        if {type(label) for label in labels} in ({str}, {int}):
-            return np.array(labels)
-        classes = np.empty(len(labels), object)
+        is_int = all(type(label) is int and -(2**63) <= label < 2**63 for label in labels)
+        # Strings stay objects: a fixed-width array would pad each to the longest, and strip trailing NULs.
+        classes = np.empty(len(labels), np.int64 if is_int else object)
         classes[:] = labels
         return classes
 

@@ -164,10 +164,10 @@ class XRLinear(LinearModel):
         return self._finish_fit(data)
 
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
-        self.fit_features(self._fit_features(data.inputs), data.Y, data.labels, options or TreeOptions())
+        self.trees_ = self.fit_trees(self._fit_features(data.inputs), data.Y, data.labels, options or TreeOptions())
 
-    def fit_features(self, X: Mixed, Y: Csr, labels: LabelVocabulary, options: TreeOptions) -> None:
-        """Train all trees on features X (n × d) with labels Y (n × L)."""
+    def fit_trees(self, X: Mixed, Y: Csr, labels: LabelVocabulary, options: TreeOptions) -> list[LinearTree]:
+        """Train all trees on features X (n × d) with labels Y (n × L); the model itself does not change."""
         own_tree = _as_tree(options.tree, labels, Y.shape[1])
         trees: list[LinearTree] = []
         for index in range(self.n_trees):
@@ -179,7 +179,7 @@ class XRLinear(LinearModel):
                 tree = build_tree(Z, self.tree, seed=self.seed + index, threads=self.threads)
                 del Z
             trees.append(self._fit_tree(X, Y, tree, options, index))
-        self.trees_ = trees
+        return trees
 
     def _fit_tree(self, X: Mixed, Y: Csr, tree: LabelTree, options: TreeOptions, index: int) -> LinearTree:
         """Train the classifiers of one tree, from the root down."""

@@ -35,6 +35,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
 from ramify.models.base import TrainingData, check_state
 from ramify.models.encoded import EncodedModel
+from ramify.models.linear import TreeEnsemble, check_selected, tree_to_dict
 from ramify.models.xrlinear import TreeOptions, XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -125,18 +126,13 @@ class XRTransformer(EncodedModel):
                 self.transformer_ = encoder
             if self.reuse_tree and options.tree is None:
                 options = replace(options, tree=tree)
-        self.ranker_ = self._new_ranker()
-        self.ranker_.fit_features(self._ranker_features(samples, threads), data.Y, data.labels, options)
-        self.ranker_._finish_fit(data)
+        ranker = self.ranker.clone().set_params(seed=self.seed, threads=self.threads, verbose=self.verbose)
+        self.trees_ = ranker.fit_trees(self._ranker_features(samples, threads), data.Y, data.labels, options)
         checkpoints.clear()
 
     @property
     def _is_frozen(self) -> bool:
         return bool(getattr(self.encoder, "frozen", False))
-
-    def _new_ranker(self) -> XRLinear:
-        ranker = self.ranker.clone()
-        return ranker.set_params(seed=self.seed, threads=self.threads, verbose=self.verbose)
 
     def _matched_levels(self, tree: LabelTree) -> range:
         """Levels of the tree that the encoder is fine-tuned on."""
@@ -208,23 +204,28 @@ class XRTransformer(EncodedModel):
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         samples = self._transform_samples(inputs)
         threads = resolve_threads(self.threads, len(samples))
-        self.ranker_.beam_size = self.ranker.beam_size  # may be set after training
-        return self.ranker_.search_features(self._ranker_features(samples, threads), k, threads)
+        features = self._ranker_features(samples, threads)
+        return TreeEnsemble(self.trees_).search(features, k, self.ranker.beam_size, threads)
 
     def predict_selected(self, X: Any, selected: Any) -> Csr:
         """Score the selected labels only; see `XRLinear.predict_selected`."""
         inputs = self._check_predict_inputs(X)
-        chosen = self.ranker_.check_selected(selected, len(inputs))
+        chosen = check_selected(selected, len(inputs), self.n_labels)
         threads = resolve_threads(self.threads)
         features = self._ranker_features(self._transform_samples(inputs), threads)
-        return self.ranker_.score_features(features, chosen, threads)
+        return TreeEnsemble(self.trees_).score_selected(features, chosen, threads)
+
+    def export_tree(self, index: int = 0, *, n_representatives: int = 3) -> dict[str, Any]:
+        """Return a label tree of the ranker as nested dicts for JSON; see `XRLinear.export_tree`."""
+        self._check_fitted()
+        return tree_to_dict(self, self.trees_[index], n_representatives)
 
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
         return {
             **self._save_samples(writer),
-            "trees": self.ranker_.save_trees(writer),
+            "trees": TreeEnsemble(self.trees_).save_to(writer),
             "bag": None if self.bag_ is None else self.bag_.save_to(writer, "bag_"),
         }
 
@@ -234,10 +235,8 @@ class XRTransformer(EncodedModel):
         self.bag_ = None if self.transformer_ is not None else Bag.load_from(store, state.get("bag"), "bag_", shape)
         encoder = self.bag_ or self.transformer_
         assert encoder is not None
-        self.ranker_ = self._new_ranker()
-        self.ranker_.load_trees(store, state.get("trees"), shape[0] + encoder.dim, self.n_labels)
-        for name in ("labels_", "label_counts_", "input_kind_", "n_features_in_"):
-            setattr(self.ranker_, name, getattr(self, name))
+        n_features = shape[0] + encoder.dim
+        self.trees_ = TreeEnsemble.load_from(store, state.get("trees"), n_features, self.n_labels).trees
 
 
 def _root(n: int) -> Csr:

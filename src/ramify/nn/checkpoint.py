@@ -39,19 +39,27 @@ def load_checkpoint(path: Path, key: str) -> Checkpoint | None:
     """Read the checkpoint of a training; None if there is none, an error if it belongs to another training."""
     if not path.exists():
         return None
-    store = Store(path)
+    store = Store(path, verify=True)
     state = store.state
     if store.kind != KIND or state.get("key") != key:
         raise ModelFormatError(
             f"{path} is the checkpoint of another training (other data or other parameters); remove it, or choose "
             "another directory"
         )
+    groups, values = state.get("groups"), state.get("values")
+    if not isinstance(values, dict) or not isinstance(groups, dict) or not all(map(_are_names, groups.values())):
+        raise ModelFormatError(f"the manifest of {path} does not describe a checkpoint; remove the directory")
 
     def read(name: str) -> Any:
-        return np.array(store.array(name, store.files[f"{name}.npy"]["dtype"]))
+        entry = store.files.get(f"{name}.npy", {})
+        return np.array(store.array(name, entry.get("dtype", "f4")))
 
-    groups = {group: {name: read(f"{group}-{name}") for name in names} for group, names in state["groups"].items()}
-    return Checkpoint(groups, state["values"])
+    arrays = {group: {name: read(f"{group}-{name}") for name in names} for group, names in groups.items()}
+    return Checkpoint(arrays, values)
+
+
+def _are_names(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
 
 
 def remove_checkpoint(path: str | os.PathLike[str]) -> None:

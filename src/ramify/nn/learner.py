@@ -174,7 +174,7 @@ class Learner:
         X, tokens, Y = self.samples.features, self.samples.tokens, self.sampler.Y
         arrays = [Y.indptr, Y.indices, X.sparse.indptr, X.sparse.indices, X.sparse.data, X.dense]
         digest = hashlib.blake2b(digest_size=16)
-        for array in arrays if tokens is None else [*arrays, tokens.ids]:
+        for array in arrays if tokens is None else [*arrays, tokens.indptr, tokens.ids]:
             digest.update(str(array.shape).encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()

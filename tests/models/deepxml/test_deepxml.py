@@ -11,9 +11,9 @@ from neural import Killed, topics
 
 import ramify
 from ramify import AnnConfig, ModelFormatError
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders.bag import spectral_norm
 from ramify.nn.learner import Learner
-from ramify.nn.trainer import TrainingConfig
 
 
 def small(cls, **options):

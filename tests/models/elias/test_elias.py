@@ -10,7 +10,7 @@ from neural import topics
 
 import ramify
 from ramify import ModelFormatError
-from ramify.nn.trainer import TrainingConfig
+from ramify.nn.config import TrainingConfig
 
 
 def small(**options):

@@ -64,10 +64,10 @@ def test_scores_are_those_of_the_formula(problem):
     margins = tfidf @ sparse_weights.toarray().T + unit @ ranker.dense.T + ranker.bias
     q = 1 / (1 + np.exp(-np.take_along_axis(margins, np.maximum(ids, 0), axis=1)))
     expected = np.where(ids >= 0, np.exp(0.35 * log_scores) * q, -np.inf)
-    found = ranker.rank(X, phi, ids, log_scores, 1)
+    found = ranker.final_scores(X, phi, ids, log_scores, 1)
     assert found.dtype == np.float32
     assert np.allclose(found, expected, atol=1e-5)
-    assert np.array_equal(found, ranker.rank(X, phi, ids, log_scores, 2))
+    assert np.array_equal(found, ranker.final_scores(X, phi, ids, log_scores, 2))
 
     scores = ranker.scores(X, phi, ids, log_scores, 1)
     features = scores.pair_features(ranker.counts, ids)
@@ -75,7 +75,7 @@ def test_scores_are_those_of_the_formula(problem):
     assert np.array_equal(features[:, 0], scores.product.ravel())
     assert np.array_equal(features[:, 3], ranker.counts[np.maximum(ids, 0)].ravel())
     calibrator = fit_tree_calibrator(features, np.random.default_rng(0).random(ids.size) < 0.5)
-    blended = replace(ranker, calibrator=calibrator).rank(X, phi, ids, log_scores, 1)
+    blended = replace(ranker, calibrator=calibrator).final_scores(X, phi, ids, log_scores, 1)
     calibrated = calibrator(features).reshape(ids.shape)
     expected = (1 - CALIBRATED_WEIGHT) * expected + CALIBRATED_WEIGHT * calibrated
     assert np.allclose(blended, np.where(ids >= 0, expected, -np.inf), atol=1e-5)
@@ -86,7 +86,7 @@ def test_classifiers_rank_what_a_poor_search_finds(problem):
     rows, validation_rows = split()
     ranker = run.train(rows)
     X, phi, ids, log_scores = candidates(run, validation_rows)
-    final = ranker.rank(X, phi, ids, log_scores, 1)
+    final = ranker.final_scores(X, phi, ids, log_scores, 1)
     order = np.argsort(-final, axis=1, kind="stable")
     ranking = ramify.Ranking(np.take_along_axis(ids, order, 1), np.take_along_axis(final, order, 1), N_LABELS)
     found = ramify.evaluate(ranking, run.Y[validation_rows], ks=[1])["P@1"]
@@ -184,7 +184,7 @@ def load(path):
 def test_saves_and_loads(saved):
     run, ranker, path = saved
     given = candidates(run, np.arange(50))
-    assert np.array_equal(load(path).rank(*given, 1), ranker.rank(*given, 1))
+    assert np.array_equal(load(path).final_scores(*given, 1), ranker.final_scores(*given, 1))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from ramify.models.elias.model import _is_listed
+from ramify.models.elias.report import is_listed
 
 
 def test_labels_on_a_shortlist():
     Y = sparse.csr_matrix(np.array([[0, 1, 0, 1], [1, 0, 0, 0]], np.float32))
-    assert _is_listed(np.array([[1, 2], [3, -1]], np.int32), Y).tolist() == [True, False, False]
+    assert is_listed(np.array([[1, 2], [3, -1]], np.int32), Y).tolist() == [True, False, False]

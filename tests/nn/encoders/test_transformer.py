@@ -9,11 +9,12 @@ from neural import Killed, graph_learner, kill_at, problem, texts_and_labels
 import ramify
 from ramify import DataError, Elias, ModelFormatError
 from ramify.base.mixed import Mixed
+from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.encoders.tokenizer import TextTokenizer
 from ramify.nn.encoders.transformer import Transformer, TransformerEncoder
 from ramify.nn.optim import Adam
-from ramify.nn.trainer import TrainingConfig, train
+from ramify.nn.trainer import train
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -222,7 +223,7 @@ def test_an_interrupted_training_resumes_to_the_same_bits(tiny, tmp_path):
         return graph_learner(encoder, head, samples, Y, np.arange(90, 100), config)
 
     def run(subject, checkpoint=None):
-        return train(np.arange(90), subject, config, title="t", seed=1, verbose=0, settings={}, checkpoint=checkpoint)
+        return train(np.arange(90), subject, title="t", seed=1, verbose=0, settings={}, checkpoint=checkpoint)
 
     uninterrupted = learner()
     history = run(uninterrupted)

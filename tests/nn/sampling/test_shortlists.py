@@ -11,9 +11,10 @@ from ramify.index.ann import AnnConfig
 from ramify.nn.encoders.bag import Bag
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.label_embeddings import LabelEncoderConfig
-from ramify.nn.sampling.fixed import FixedShortlists, with_negatives
+from ramify.nn.sampling.fixed import FixedShortlists
 from ramify.nn.sampling.positives import Positives
 from ramify.nn.sampling.refreshed import RefreshedShortlists
+from ramify.nn.sampling.targets import with_negatives
 
 pytestmark = pytest.mark.native
 
@@ -127,16 +128,15 @@ def test_shortlists_are_refreshed_every_few_epochs():
     assert encoder.calls == 3  # the first refresh uses the given embeddings
 
 
-def test_candidates_have_row_normalized_similarities():
+def test_candidates_have_similarity_scores():
     sampler, encoder = refreshed()
     sampler.begin_epoch(0, encoder)
     embeddings = encoder.encode(sampler.samples, 1)
-    ids, evidence = sampler.candidates(embeddings)
+    ids, similarity_scores = sampler.candidates(embeddings)
     expected, similarities = sampler.index.search(embeddings, 8, 1)
     assert np.array_equal(ids, expected)
-    assert evidence.max(axis=1) == pytest.approx(1)
     sigma = 1 / (1 + np.exp(-similarities.astype(float)))
-    assert evidence == pytest.approx(sigma / sigma.max(axis=1, keepdims=True), abs=1e-6)
+    assert similarity_scores == pytest.approx(sigma, abs=1e-6)
 
 
 def test_state_round_trip():

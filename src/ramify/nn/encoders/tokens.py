@@ -101,7 +101,7 @@ def texts_of(inputs: Inputs) -> list[str]:
 
 
 def micro_batches(lengths: LongArray, max_rows: int, max_tokens: int) -> Iterator[LongArray]:
-    """Split the rows of a batch by length, so that neither rows, tokens nor padding exceed their limits."""
+    """Split the rows of a batch by length; a part ends once it reaches the limit of rows, tokens or padding."""
     order = np.argsort(lengths, kind="stable")
     start, total = 0, 0
     for end, length in enumerate(lengths[order], 1):
