@@ -169,10 +169,10 @@ def real_learner(validation_size=10):
 
 
 def resume(learner, checkpoint, rows=90, config=CONFIG, settings=None, seed=1, title="t"):
+    learner.config = config
     return train(
         np.arange(rows),
         learner,
-        config,
         title=title,
         seed=seed,
         verbose=0,
