@@ -199,7 +199,7 @@ def test_the_report_leaves_the_model_untouched(model, data, monkeypatch):
     assert_untouched()
     assert report.search.pruning[0].metrics["P@1"] == ramify.evaluate(before, labels, unseen="drop")["P@1"]
 
-    from ramify.models.elias import model as module
+    from ramify.models.elias import report as module
 
     calls = []
 

@@ -42,7 +42,7 @@ def training(problem, *, quality=0.0, width=N_LABELS, **options):
 
 
 def candidates(run, rows):
-    return run.X.take(rows), run.phi[rows], *run.search(rows)
+    return run.X.take(rows), run.embeddings[rows], *run.search(rows)
 
 
 def split(n_validation=100):
@@ -69,7 +69,7 @@ def test_scores_are_those_of_the_formula(problem):
     assert np.allclose(found, expected, atol=1e-5)
     assert np.array_equal(found, ranker.final_scores(X, phi, ids, log_scores, 2))
 
-    scores = ranker.scores(X, phi, ids, log_scores, 1)
+    scores = ranker.partial_scores(X, phi, ids, log_scores, 1)
     features = scores.pair_features(ranker.counts, ids)
     assert features.shape == (ids.size, 4)
     assert np.array_equal(features[:, 0], scores.product.ravel())
@@ -168,7 +168,7 @@ def test_negatives_are_the_best_labels_and_a_sample_of_the_others(monkeypatch):
 def saved(problem, tmp_path):
     run = training(problem)
     ranker = replace(run.train(np.arange(N)), power=0.35)
-    scores = ranker.scores(*candidates(run, np.arange(N)), 1)
+    scores = ranker.partial_scores(*candidates(run, np.arange(N)), 1)
     features = scores.pair_features(ranker.counts, run.search(np.arange(N))[0])
     ranker = replace(ranker, calibrator=fit_tree_calibrator(features, features[:, 0] > 0.5))
     with StoreWriter(tmp_path / "m") as writer:
