@@ -9,7 +9,7 @@ VENV := .venv
 # small one for the processor. TORCH= takes whatever the extras bring.
 TORCH ?= torch==2.13.0
 SANITIZE := .venv-sanitize
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*/*)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
 .PHONY: demo test lint sanitize clean prerequisites
