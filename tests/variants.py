@@ -15,7 +15,7 @@ def digests(code: str, folder: Path) -> dict[str, str]:
         env = {
             **os.environ,
             "RAMIFY_ISA": isa,
-            "PYTHONPATH": os.pathsep.join([str(folder), str(Path(__file__).parent)]),
+            "PYTHONPATH": os.pathsep.join([str(folder), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
         }
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
         name, digest = out.stdout.split()

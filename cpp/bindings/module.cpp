@@ -1,6 +1,9 @@
-// The border to Python: the module itself; see bindings.h.
-#include "bindings/common.h"
+// The compiled module ramify._core; see common.h.
+#include <chrono>
+#include <stdexcept>
+#include <string>
 
+#include "bindings/common.h"
 #include "core/isa.h"
 #include "core/parallel.h"
 
@@ -13,14 +16,15 @@ void check_signals() {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// For tests of the parallel loop: doubles each number; a negative one is an error, and `busy` spends time on each.
-std::vector<std::int64_t> py_parallel_probe(std::vector<std::int64_t> numbers, double busy_seconds, int threads) {
+// For tests of the parallel loop: doubles each number after spending busy_seconds on it; a negative one is an error.
+std::vector<std::int64_t> parallel_probe(std::vector<std::int64_t> numbers, double busy_seconds, int threads) {
     nb::gil_scoped_release release;
-    parallel_for(static_cast<std::int64_t>(numbers.size()), threads, [&](std::int64_t i, int) {
+    parallel_for(ssize(numbers.size()), threads, [&](std::int64_t i, int) {
         std::int64_t& x = numbers[static_cast<std::size_t>(i)];
         if (x < 0) throw std::invalid_argument("block " + std::to_string(i) + " is negative");
         const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(busy_seconds);
-        while (std::chrono::steady_clock::now() < until) {}
+        while (std::chrono::steady_clock::now() < until) {
+        }
         x *= 2;
     });
     return numbers;
@@ -34,9 +38,10 @@ NB_MODULE(_core, m) {
     using namespace ramify;
     interrupt_check = check_signals;
     m.def("isa", [] { return std::string(isa_name()); });
-    m.def("parallel_probe", py_parallel_probe, nb::arg("numbers"), nb::arg("busy_seconds"), nb::arg("threads"));
+    m.def("parallel_probe", parallel_probe, nb::arg("numbers"), nb::arg("busy_seconds"), nb::arg("threads"));
     bind_text(m);
-    bind_matrices(m);
-    bind_rankers(m);
+    bind_matrix(m);
+    bind_linear(m);
     bind_neural(m);
+    bind_ann(m);
 }

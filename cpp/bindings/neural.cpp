@@ -1,358 +1,294 @@
-// What deep models share: bags of word vectors, the graph from clusters to labels, products with chosen rows, vectors in lists.
-#include "neural/bag.h"
+// Encoders, the label graph, candidate scoring and Adam for the neural models.
+#include <stdexcept>
+
 #include "bindings/common.h"
+#include "neural/adam.h"
+#include "neural/bag_encoder.h"
+#include "neural/edges.h"
+#include "neural/explore.h"
 #include "neural/gather.h"
-#include "neural/shortlist.h"
+#include "neural/graph_search.h"
+#include "neural/path_loss.h"
+#include "neural/rank_blended.h"
 #include "neural/text_encoder.h"
-#include "ann/vector_lists.h"
-#include "ann/votes.h"
 
 namespace ramify {
 
 namespace {
 
-template <class T>
-using Changed = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Changed2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using PyDense = std::tuple<In2<float>, In<float>>;  // weights (n_out, n_in), bias (n_out)
 
-std::int64_t size_of(std::size_t n) { return static_cast<std::int64_t>(n); }
+// ---- bag encoder ----
 
-GraphView graph_view(const In<std::int64_t>& begin, const In<std::int32_t>& labels, const In<float>& scores, std::int64_t n_labels) {
-    return {size_of(begin.shape(0)) - 1, n_labels, begin.data(), labels.data(), scores.data()};
+Out<float, 2> py_embed_bags(const Csr& X, In2<float> words, In2<float> residual, In<float> bias, int threads) {
+    const Csr::Arrays parts = X.arrays();
+    const BagEncoder encoder{ssize(words.shape(1)), words.data(), residual.data(), bias.data()};
+    return parts.visit(ssize(words.shape(0)), [&](const auto& view) {
+        return give_matrix<float>(static_cast<std::size_t>(view.rows), words.shape(1),
+                                  [&](float* out) { embed_bags(encoder, view, threads, out); });
+    });
 }
 
-using Truth = std::tuple<In<std::int64_t>, In<std::int32_t>, In<std::int32_t>>;  // begin, labels, parents
+Out<float, 2> py_embed_dense(In2<float> h, In2<float> residual, In<float> bias, int threads) {
+    const BagEncoder encoder{ssize(h.shape(1)), nullptr, residual.data(), bias.data()};
+    return give_matrix<float>(h.shape(0), h.shape(1),
+                              [&](float* out) { embed_dense(encoder, h.data(), ssize(h.shape(0)), threads, out); });
+}
 
-nb::tuple py_explore(In<std::int64_t> begin, In<std::int32_t> labels, In<float> edge_scores, std::int64_t n_labels, In2<float> clusters,
-                     In2<float> order, std::int64_t beam, std::int64_t width, std::optional<Truth> truth, int threads) {
-    const std::size_t rows = clusters.shape(0), k = static_cast<std::size_t>(width), n_truth = truth ? std::get<1>(*truth).shape(0) : 0;
-    auto found = std::make_unique_for_overwrite<std::int32_t[]>(rows * k);
+// ---- label graph ----
+
+using PyGraph = std::tuple<In<std::int64_t>, In<std::int32_t>, In<float>>;         // indptr, labels, scores
+using PyTruth = std::tuple<In<std::int64_t>, In<std::int32_t>, In<std::int32_t>>;  // indptr, labels, clusters
+using PyEdges = std::tuple<InOut<float>, InOut<float>, InOut<float>>;              // logits, raw, scores
+template <int Dims>
+using PyMoments = std::tuple<InOut<float, Dims>, InOut<float, Dims>>;
+
+GraphView graph_view(const PyGraph& graph, std::int64_t n_labels) {
+    const auto& [indptr, labels, scores] = graph;
+    return {ssize(indptr.shape(0)) - 1, n_labels, indptr.data(), labels.data(), scores.data()};
+}
+
+using PyShortlists =
+    std::tuple<Out<std::int32_t, 2>, Out<float, 2>, Out<std::int32_t, 2>, Out<std::uint8_t, 2>, Out<float>,
+               Out<std::int32_t>>;  // labels, scores, edges, targets, truth scores, truth edges
+
+PyShortlists py_explore_graph(PyGraph graph, std::int64_t n_labels, In2<float> clusters, In2<float> order,
+                              std::int64_t beam_size, std::int64_t width, std::optional<PyTruth> truth, int threads) {
+    const std::size_t rows = clusters.shape(0), k = static_cast<std::size_t>(width);
+    const std::size_t n_truth = truth ? std::get<1>(*truth).shape(0) : 0;
+    auto labels = std::make_unique_for_overwrite<std::int32_t[]>(rows * k);
     auto scores = std::make_unique_for_overwrite<float[]>(rows * k);
     auto edges = std::make_unique_for_overwrite<std::int32_t[]>(rows * k);
     auto targets = std::make_unique_for_overwrite<std::uint8_t[]>(truth ? rows * k : 0);
     auto truth_scores = std::make_unique_for_overwrite<float[]>(n_truth);
     auto truth_edges = std::make_unique_for_overwrite<std::int32_t[]>(n_truth);
-    {
-        nb::gil_scoped_release release;
-        Shortlists out{width, found.get(), scores.get(), edges.get()};
-        if (truth) out.targets = targets.get(), out.truth_scores = truth_scores.get(), out.truth_edges = truth_edges.get();
-        explore(graph_view(begin, labels, edge_scores, n_labels), clusters.data(), order.data(), size_of(rows), beam,
-                truth ? std::get<0>(*truth).data() : nullptr, truth ? std::get<1>(*truth).data() : nullptr,
-                truth ? std::get<2>(*truth).data() : nullptr, out, threads);
-    }
-    return nb::make_tuple(give_new(std::move(found), {rows, k}), give_new(std::move(scores), {rows, k}), give_new(std::move(edges), {rows, k}),
-                          give_new(std::move(targets), {truth ? rows : 0, k}), give_new(std::move(truth_scores), {n_truth}),
-                          give_new(std::move(truth_edges), {n_truth}));
+    without_gil([&] {
+        const Shortlists out{width,
+                             labels.get(),
+                             scores.get(),
+                             edges.get(),
+                             truth ? targets.get() : nullptr,
+                             truth_scores.get(),
+                             truth_edges.get()};
+        TrueLabels true_labels;
+        if (truth) true_labels = {std::get<0>(*truth).data(), std::get<1>(*truth).data(), std::get<2>(*truth).data()};
+        explore(graph_view(graph, n_labels), {clusters.data(), order.data(), ssize(rows)}, beam_size, true_labels, out,
+                threads);
+    });
+    return {give(std::move(labels), {rows, k}),       give(std::move(scores), {rows, k}),
+            give(std::move(edges), {rows, k}),        give(std::move(targets), {truth ? rows : 0, k}),
+            give(std::move(truth_scores), {n_truth}), give(std::move(truth_edges), {n_truth})};
 }
 
-void py_spread_gradients(In2<std::int32_t> edges, In2<float> gradients, In<std::int32_t> edge_cluster, Changed2<float> by_cluster,
-                         Changed<double> by_edge) {
+void py_scatter_path_gradients(In2<std::int32_t> edges, In2<float> gradients, In<std::int32_t> edge_cluster,
+                               InOut<float, 2> d_clusters, InOut<double> d_edges) {
     nb::gil_scoped_release release;
-    spread_gradients(edges.data(), gradients.data(), size_of(edges.shape(0)), size_of(edges.shape(1)), edge_cluster.data(),
-                     size_of(by_cluster.shape(1)), by_cluster.data(), by_edge.data());
+    scatter_path_gradients(edges.data(), gradients.data(), ssize(edges.shape(0)), ssize(edges.shape(1)),
+                           edge_cluster.data(), ssize(d_clusters.shape(1)), d_clusters.data(), d_edges.data());
 }
 
-nb::tuple py_path_loss(In2<std::int32_t> labels, In2<float> scores, In2<float> logits, In2<std::uint8_t> targets, float weight, int threads) {
+std::tuple<double, Out<float, 2>, Out<float, 2>> py_path_loss(In2<std::int32_t> labels, In2<float> scores,
+                                                              In2<float> logits, In2<std::uint8_t> targets,
+                                                              float weight, int threads) {
     const std::size_t rows = labels.shape(0), width = labels.shape(1);
     auto d_scores = std::make_unique_for_overwrite<float[]>(rows * width);
     auto d_logits = std::make_unique_for_overwrite<float[]>(rows * width);
-    double loss = 0;
-    {
-        nb::gil_scoped_release release;
-        loss = path_loss(labels.data(), scores.data(), logits.data(), targets.data(), size_of(rows), size_of(width), weight, d_scores.get(),
-                         d_logits.get(), threads);
-    }
-    return nb::make_tuple(loss, give_new(std::move(d_scores), {rows, width}), give_new(std::move(d_logits), {rows, width}));
+    const double loss = without_gil([&] {
+        return path_loss({ssize(rows), ssize(width), labels.data(), scores.data(), logits.data(), targets.data()},
+                         weight, d_scores.get(), d_logits.get(), threads);
+    });
+    return {loss, give(std::move(d_scores), {rows, width}), give(std::move(d_logits), {rows, width})};
 }
 
-nb::tuple py_group_pairs(In2<std::int32_t> lists, std::int64_t n_rows) {
-    Pairs pairs;
-    {
-        nb::gil_scoped_release release;
-        pairs = group_pairs(lists.data(), size_of(lists.shape(0)), size_of(lists.shape(1)), n_rows);
-    }
-    return nb::make_tuple(give_vector(std::move(pairs.rows)), give_vector(std::move(pairs.begin)), give_vector(std::move(pairs.places)));
+EdgeTable edge_table(const In<std::int64_t>& indptr, const PyEdges& edges) {
+    const auto& [logits, raw, scores] = edges;
+    return {indptr.data(), logits.data(), raw.data(), scores.data()};
 }
 
-using PyPairs = std::tuple<In<std::int32_t>, In<std::int64_t>, In<std::int64_t>>;
+void py_score_edges(In<std::int64_t> indptr, PyEdges edges, float log_beta, int threads) {
+    nb::gil_scoped_release release;
+    score_edges(edge_table(indptr, edges), ssize(indptr.shape(0)) - 1, log_beta, threads);
+}
+
+void py_adam_edges(In<std::int64_t> indptr, In<double> gradients, PyEdges edges, PyMoments<1> moments,
+                   In<std::int32_t> clusters, float log_beta, const AdamOptions& options, int threads) {
+    nb::gil_scoped_release release;
+    adam_edges(edge_table(indptr, edges), gradients.data(), {std::get<0>(moments).data(), std::get<1>(moments).data()},
+               clusters.data(), ssize(clusters.shape(0)), log_beta, options, threads);
+}
+
+Ranking py_search_graph(PyGraph graph, PyDense clusters, PyDense labels, float log_alpha, std::int64_t beam_size,
+                        std::int64_t shortlist_size, In2<float> embeddings, std::int64_t k, int threads) {
+    const auto& [cluster_weights, cluster_bias] = clusters;
+    const auto& [label_weights, label_bias] = labels;
+    const GraphSearch model{graph_view(graph, ssize(label_weights.shape(0))),
+                            cluster_weights.data(),
+                            cluster_bias.data(),
+                            label_weights.data(),
+                            label_bias.data(),
+                            log_alpha,
+                            beam_size,
+                            shortlist_size};
+    return give_ranking(embeddings.shape(0), k, [&](std::int32_t* ids, float* scores) {
+        search_graph(model, embeddings.data(), ssize(embeddings.shape(0)), ssize(embeddings.shape(1)), k, threads, ids,
+                     scores);
+    });
+}
+
+// ---- candidates ----
+
+using PyPairs = std::tuple<In<std::int32_t>, In<std::int64_t>, In<std::int64_t>>;  // rows, indptr, positions
 
 PairsView pairs_view(const PyPairs& pairs, std::size_t width) {
-    const auto& [rows, begin, places] = pairs;
-    return {size_of(rows.shape(0)), rows.data(), begin.data(), places.data(), size_of(width)};
+    const auto& [rows, indptr, positions] = pairs;
+    return {ssize(rows.shape(0)), rows.data(), indptr.data(), positions.data(), ssize(width)};
 }
 
-using PyAdam = std::tuple<float, float, float, float, float, std::int64_t>;
-
-AdamOptions adam_options(const PyAdam& adam) {
-    const auto& [rate, beta1, beta2, epsilon, weight_decay, step] = adam;
-    return {rate, beta1, beta2, epsilon, weight_decay, step};
+std::tuple<Out<std::int32_t>, Out<std::int64_t>, Out<std::int64_t>> py_group_pairs(In2<std::int32_t> candidates,
+                                                                                   std::int64_t n_rows) {
+    Pairs pairs = without_gil(
+        [&] { return group_pairs(candidates.data(), ssize(candidates.shape(0)), ssize(candidates.shape(1)), n_rows); });
+    return {give(std::move(pairs.rows)), give(std::move(pairs.indptr)), give(std::move(pairs.positions))};
 }
 
-void py_score_edges(In<std::int64_t> begin, Changed<float> logits, Changed<float> raw, Changed<float> scores, float log_beta, int threads) {
+Out<float, 2> py_gather_dot(PyPairs pairs, std::int64_t width, In2<float> table, In<float> bias, In2<float> embeddings,
+                            int threads) {
+    const std::size_t n = embeddings.shape(0), k = static_cast<std::size_t>(width);
+    auto out = std::make_unique<float[]>(n * k);  // zeros where there is no candidate
+    without_gil([&] {
+        gather_dot(pairs_view(pairs, k), table.data(), bias.data(), embeddings.data(), ssize(embeddings.shape(1)),
+                   out.get(), threads);
+    });
+    return give(std::move(out), {n, k});
+}
+
+Out<float, 2> py_gather_dot_backward(PyPairs pairs, In2<float> table, In2<float> gradients, int threads) {
+    return give_matrix<float>(gradients.shape(0), table.shape(1), [&](float* out) {
+        gather_dot_backward(pairs_view(pairs, gradients.shape(1)), table.data(), gradients.data(),
+                            ssize(gradients.shape(0)), ssize(table.shape(1)), out, threads);
+    });
+}
+
+Ranking py_rank_blended(PyDense classifiers, float beta, In2<std::int32_t> candidates, In2<float> similarities,
+                        In2<float> embeddings, std::int64_t k, int threads) {
+    const auto& [weights, bias] = classifiers;
+    const Classifiers dense{weights.data(), bias.data(), ssize(weights.shape(1))};
+    const Candidates lists{ssize(candidates.shape(0)), ssize(candidates.shape(1)), candidates.data(),
+                           similarities.data()};
+    return give_ranking(candidates.shape(0), k, [&](std::int32_t* ids, float* scores) {
+        rank_blended(dense, beta, lists, embeddings.data(), k, threads, ids, scores);
+    });
+}
+
+// ---- Adam ----
+
+void py_adam_rows(PyPairs pairs, In2<float> gradients, In2<float> embeddings, InOut<float, 2> table,
+                  std::optional<InOut<float>> bias, In<std::int64_t> slots, PyMoments<2> moments,
+                  const AdamOptions& options, int threads) {
     nb::gil_scoped_release release;
-    score_edges({begin.data(), nullptr, logits.data(), raw.data(), scores.data()}, size_of(begin.shape(0)) - 1, log_beta, threads);
+    adam_rows(pairs_view(pairs, gradients.shape(1)), gradients.data(), embeddings.data(), ssize(embeddings.shape(1)),
+              table.data(), bias ? bias->data() : nullptr,
+              {slots.data(), std::get<0>(moments).data(), std::get<1>(moments).data()}, options, threads);
 }
 
-void py_step_edges(In<std::int64_t> begin, In<double> gradients, Changed<float> logits, Changed<float> raw, Changed<float> scores,
-                   Changed<float> first, Changed<float> second, In<std::int32_t> clusters, float log_beta, PyAdam adam, int threads) {
+void py_adam_dense(InOut<float> values, In<float> gradients, PyMoments<1> moments, const AdamOptions& options) {
     nb::gil_scoped_release release;
-    step_edges({begin.data(), gradients.data(), logits.data(), raw.data(), scores.data(), first.data(), second.data()}, clusters.data(),
-               size_of(clusters.shape(0)), log_beta, adam_options(adam), threads);
+    adam_dense(values.data(), gradients.data(), std::get<0>(moments).data(), std::get<1>(moments).data(),
+               ssize(values.shape(0)), options);
 }
 
-Out<float> py_gather_dot(PyPairs pairs, std::int64_t width, In2<float> table, In<float> offset, In2<float> vectors, int threads) {
-    const std::size_t n = vectors.shape(0), k = static_cast<std::size_t>(width);
-    auto out = std::make_unique<float[]>(n * k);
-    {
-        nb::gil_scoped_release release;
-        gather_dot(pairs_view(pairs, k), table.data(), offset.data(), vectors.data(), size_of(vectors.shape(1)), out.get(), threads);
-    }
-    return give_new(std::move(out), {n, k});
-}
+// ---- transformer ----
 
-Out<float> py_gather_dot_back(PyPairs pairs, In2<float> table, In2<float> gradients, int threads) {
-    const std::size_t n = gradients.shape(0), d = table.shape(1);
-    auto out = std::make_unique_for_overwrite<float[]>(n * d);
-    {
-        nb::gil_scoped_release release;
-        gather_dot_back(pairs_view(pairs, gradients.shape(1)), table.data(), gradients.data(), size_of(n), size_of(d), out.get(), threads);
-    }
-    return give_new(std::move(out), {n, d});
-}
-
-nb::tuple py_rank_lists(In2<float> table, In<float> offset, float beta, In2<std::int32_t> lists, In2<float> evidence, In2<float> vectors,
-                        std::int64_t k, int threads) {
-    const std::size_t n = lists.shape(0), top = static_cast<std::size_t>(k);
-    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
-    auto scores = std::make_unique_for_overwrite<float[]>(n * top);
-    {
-        nb::gil_scoped_release release;
-        const ListRanking ranking{table.data(), offset.data(), size_of(table.shape(1)), beta};
-        rank_lists(ranking, lists.data(), evidence.data(), size_of(lists.shape(1)), vectors.data(), size_of(n), k, threads, ids.get(), scores.get());
-    }
-    return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
-}
-
-template <class Index>
-Out<float> py_score_lists(In<std::int64_t> begin, In<std::int32_t> features, In<float> weights, In2<float> dense_weights, In<float> offset,
-                          In<Index> indptr, In<Index> indices, In<float> data, std::int64_t n_columns, In2<float> dense,
-                          In2<std::int32_t> lists, int threads) {
-    const std::size_t n = lists.shape(0), width = lists.shape(1);
-    auto out = std::make_unique_for_overwrite<float[]>(n * width);
-    {
-        nb::gil_scoped_release release;
-        const LinearRows classifiers{begin.data(), features.data(), weights.data(), dense_weights.data(), size_of(dense_weights.shape(1)), offset.data()};
-        score_lists(classifiers, csr_view<Index>(indptr, indices, data.data(), n_columns), dense.data(), lists.data(), size_of(width), out.get(), threads);
-    }
-    return give_new(std::move(out), {n, width});
-}
-
-void py_row_adam(PyPairs pairs, In2<float> gradients, In2<float> vectors, Changed2<float> table, std::optional<Changed<float>> offset,
-                 In<std::int64_t> slots,
-                 Changed2<float> first, Changed2<float> second, PyAdam adam, int threads) {
-    nb::gil_scoped_release release;
-    row_adam(pairs_view(pairs, gradients.shape(1)), gradients.data(), vectors.data(), size_of(vectors.shape(1)), table.data(),
-             offset ? offset->data() : nullptr, slots.data(), first.data(), second.data(), adam_options(adam), threads);
-}
-
-void py_flat_adam(Changed<float> values, In<float> gradients, Changed<float> first, Changed<float> second, PyAdam adam) {
-    nb::gil_scoped_release release;
-    flat_adam(values.data(), gradients.data(), first.data(), second.data(), size_of(values.shape(0)), adam_options(adam));
-}
-
-template <class Index>
-Out<float> py_encode_bags(In<Index> indptr, In<Index> indices, In<float> data, In2<float> words, In2<float> residual, In<float> offset, int threads) {
-    const std::size_t n = indptr.shape(0) - 1, d = words.shape(1);
-    auto out = std::make_unique_for_overwrite<float[]>(n * d);
-    {
-        nb::gil_scoped_release release;
-        encode_bags({size_of(d), words.data(), residual.data(), offset.data()},
-                    csr_view<Index>(indptr, indices, data.data(), size_of(words.shape(0))), threads, out.get());
-    }
-    return give_new(std::move(out), {n, d});
-}
-
-Out<float> py_encode_dense(In2<float> h, In2<float> residual, In<float> offset, int threads) {
-    const std::size_t n = h.shape(0), d = h.shape(1);
-    auto out = std::make_unique_for_overwrite<float[]>(n * d);
-    {
-        nb::gil_scoped_release release;
-        encode_dense({size_of(d), nullptr, residual.data(), offset.data()}, h.data(), size_of(n), threads, out.get());
-    }
-    return give_new(std::move(out), {n, d});
-}
-
-nb::tuple py_search_graph(In<std::int64_t> begin, In<std::int32_t> labels, In<float> edge_scores, In2<float> cluster_weights,
-                          In<float> cluster_offsets, In2<float> label_weights, In<float> label_offsets, float log_alpha, std::int64_t beam,
-                          std::int64_t width, In2<float> vectors, std::int64_t k, int threads) {
-    const std::size_t n = vectors.shape(0), top = static_cast<std::size_t>(k);
-    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
-    auto scores = std::make_unique_for_overwrite<float[]>(n * top);
-    {
-        nb::gil_scoped_release release;
-        const GraphSearch model{graph_view(begin, labels, edge_scores, size_of(label_weights.shape(0))), cluster_weights.data(), cluster_offsets.data(),
-                                label_weights.data(), label_offsets.data(), log_alpha, beam, width};
-        search_graph(model, vectors.data(), size_of(n), size_of(vectors.shape(1)), k, threads, ids.get(), scores.get());
-    }
-    return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
-}
-
-Out<float> py_unit_vectors(In2<float> vectors, int threads) {
-    auto units = std::make_unique_for_overwrite<float[]>(vectors.shape(0) * vectors.shape(1));
-    {
-        nb::gil_scoped_release release;
-        unit_vectors(vectors.data(), size_of(vectors.shape(0)), size_of(vectors.shape(1)), units.get(), threads);
-    }
-    return give_new(std::move(units), {vectors.shape(0), vectors.shape(1)});
-}
-
-Out<float> py_all_products(In2<float> table, In2<float> vectors, int threads) {
-    const std::size_t n = vectors.shape(0), rows = table.shape(0);
-    auto products = std::make_unique_for_overwrite<float[]>(n * rows);
-    {
-        nb::gil_scoped_release release;
-        all_products(table.data(), size_of(rows), vectors.data(), size_of(n), size_of(vectors.shape(1)), products.get(), threads);
-    }
-    return give_new(std::move(products), {n, rows});
-}
-
-nb::tuple py_encode_vectors(In2<float> vectors, int threads) {
-    const std::size_t n = vectors.shape(0), bytes = static_cast<std::size_t>(code_width(size_of(vectors.shape(1))));
-    auto codes = std::make_unique_for_overwrite<std::int8_t[]>(n * bytes);
-    auto steps = std::make_unique_for_overwrite<float[]>(n);
-    {
-        nb::gil_scoped_release release;
-        encode_vectors(vectors.data(), size_of(n), size_of(vectors.shape(1)), codes.get(), steps.get(), threads);
-    }
-    return nb::make_tuple(give_new(std::move(codes), {n, bytes}), give_new(std::move(steps), {n}));
-}
-
-nb::tuple py_search_lists(In2<std::int8_t> middles, In<float> middle_steps, In<std::int64_t> begin, In<std::int32_t> names, In2<float> vectors,
-                          In2<std::int8_t> codes, In<float> steps, In2<float> queries, std::int64_t n_read, std::int64_t k, bool ordered, int threads) {
-    const std::size_t n = queries.shape(0), top = static_cast<std::size_t>(k);
-    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
-    auto scores = std::make_unique_for_overwrite<float[]>(n * top);
-    {
-        nb::gil_scoped_release release;
-        const VectorLists lists{size_of(middles.shape(0)), size_of(vectors.shape(1)), {middles.data(), middle_steps.data()}, begin.data(), names.data(),
-                                vectors.shape(0) > 0 ? vectors.data() : nullptr, {codes.data(), steps.data()}};
-        search_lists(lists, queries.data(), size_of(n), n_read, k, ordered, threads, ids.get(), scores.get());
-    }
-    return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
-}
-
-nb::tuple py_merge_votes(In2<std::int32_t> label_ids, In2<float> label_similarities, In2<std::int32_t> point_ids, In2<float> point_similarities,
-                         In<std::int64_t> begin, In<std::int32_t> labels, std::int64_t n_labels, float share, std::int64_t k, int threads) {
-    const std::size_t n = label_ids.shape(0), top = static_cast<std::size_t>(k);
-    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * top);
-    auto scores = std::make_unique_for_overwrite<float[]>(n * top);
-    {
-        nb::gil_scoped_release release;
-        merge_votes({size_of(label_ids.shape(1)), label_ids.data(), label_similarities.data()},
-                    {size_of(point_ids.shape(1)), point_ids.data(), point_similarities.data()}, {begin.data(), labels.data(), n_labels}, share,
-                    size_of(n), k, threads, ids.get(), scores.get());
-    }
-    return nb::make_tuple(give_new(std::move(ids), {n, top}), give_new(std::move(scores), {n, top}));
-}
-
-// An encoder together with the array that it reads the vectors of words from.
+// An encoder together with the array that it reads the word embeddings from.
 class PyTextEncoder {
 public:
-    using Norm = std::tuple<In<float>, In<float>>;    // gain, offset
-    using Dense = std::tuple<In2<float>, In<float>>;  // weights (n_out, n_in), offset
+    using PyNorm = std::tuple<In<float>, In<float>>;  // gain, bias
 
-    PyTextEncoder(In2<float> words, In2<float> positions, Norm norm, std::int64_t n_heads, std::int64_t hidden, float epsilon)
+    PyTextEncoder(In2<float> words, In2<float> positions, PyNorm norm, std::int64_t n_heads, std::int64_t hidden,
+                  float epsilon)
         : words_(words),
-          width_(words.shape(1)),
-          encoder_({size_of(words.shape(0)), size_of(positions.shape(0)), size_of(width_), n_heads, hidden, epsilon}, words.data(),
-                   checked(positions.data(), positions.shape(1) == width_), norm_of(norm)) {}
+          dim_(words.shape(1)),
+          encoder_({ssize(words.shape(0)), ssize(positions.shape(0)), ssize(dim_), n_heads, hidden, epsilon},
+                   words.data(), checked(positions.data(), positions.shape(1) == dim_), norm_of(norm)) {}
 
-    void add_layer(Dense query, Dense key, Dense value, Dense out, Norm attention_norm, Dense up, Dense down, Norm norm) {
+    void add_layer(PyDense query, PyDense key, PyDense value, PyDense out, PyNorm attention_norm, PyDense up,
+                   PyDense down, PyNorm norm) {
         const auto hidden = static_cast<std::size_t>(encoder_.shape().hidden);
-        encoder_.add_layer({dense(query, width_, width_), dense(key, width_, width_), dense(value, width_, width_), dense(out, width_, width_),
-                            norm_of(attention_norm), dense(up, width_, hidden), dense(down, hidden, width_), norm_of(norm)});
+        encoder_.add_layer({dense(query, dim_, dim_), dense(key, dim_, dim_), dense(value, dim_, dim_),
+                            dense(out, dim_, dim_), norm_of(attention_norm), dense(up, dim_, hidden),
+                            dense(down, hidden, dim_), norm_of(norm)});
     }
 
-    Out<float> encode(In<std::int32_t> tokens, In<std::int64_t> begin, bool first, int threads) const {
-        const std::size_t n = begin.shape(0) - 1;
-        if (begin.shape(0) < 1 || begin.data()[0] != 0 || begin.data()[n] != size_of(tokens.shape(0)))
-            throw std::invalid_argument("texts do not begin at the first token and end with the last");
-        auto vectors = std::make_unique_for_overwrite<float[]>(n * width_);
-        {
-            nb::gil_scoped_release release;
-            encoder_.encode(tokens.data(), begin.data(), size_of(n), first, threads, vectors.get());
-        }
-        return give_new(std::move(vectors), {n, width_});
+    Out<float, 2> encode(In<std::int32_t> tokens, In<std::int64_t> indptr, bool first, int threads) const {
+        const std::size_t n = indptr.shape(0) - 1;
+        if (indptr.shape(0) < 1 || indptr.data()[0] != 0 || indptr.data()[n] != ssize(tokens.shape(0)))
+            throw std::invalid_argument("indptr must run from 0 to the number of tokens");
+        return give_matrix<float>(n, dim_, [&](float* embeddings) {
+            encoder_.encode(tokens.data(), indptr.data(), ssize(n), first, threads, embeddings);
+        });
     }
 
 private:
     static const float* checked(const float* values, bool fits) {
-        if (!fits) throw std::invalid_argument("weights of an encoder that do not fit together");
+        if (!fits) throw std::invalid_argument("the weights of the encoder do not fit together");
         return values;
     }
-    DenseWeights dense(const Dense& given, std::size_t n_in, std::size_t n_out) const {
-        const auto& [weights, offset] = given;
-        const bool fits = weights.shape(0) == n_out && weights.shape(1) == n_in && offset.shape(0) == n_out;
-        return {checked(weights.data(), fits), offset.data(), size_of(n_in), size_of(n_out)};
+    DenseWeights dense(const PyDense& given, std::size_t n_in, std::size_t n_out) const {
+        const auto& [weights, bias] = given;
+        const bool fits = weights.shape(0) == n_out && weights.shape(1) == n_in && bias.shape(0) == n_out;
+        return {checked(weights.data(), fits), bias.data(), ssize(n_in), ssize(n_out)};
     }
-    NormWeights norm_of(const Norm& given) const {
-        const auto& [gain, offset] = given;
-        return {checked(gain.data(), gain.shape(0) == width_ && offset.shape(0) == width_), offset.data()};
+    NormWeights norm_of(const PyNorm& given) const {
+        const auto& [gain, bias] = given;
+        return {checked(gain.data(), gain.shape(0) == dim_ && bias.shape(0) == dim_), bias.data()};
     }
 
     In2<float> words_;
-    std::size_t width_;
+    std::size_t dim_;
     TextEncoder encoder_;
 };
 
 }  // namespace
 
 void bind_neural(nb::module_& m) {
-    m.def("explore", py_explore, nb::arg("begin"), nb::arg("labels"), nb::arg("edge_scores"), nb::arg("n_labels"), nb::arg("clusters"),
-          nb::arg("order"), nb::arg("beam"), nb::arg("width"), nb::arg("truth").none(), nb::arg("threads"));
-    m.def("spread_gradients", py_spread_gradients, nb::arg("edges"), nb::arg("gradients"), nb::arg("edge_cluster"), nb::arg("by_cluster"),
-          nb::arg("by_edge"));
-    m.def("path_loss", py_path_loss, nb::arg("labels"), nb::arg("scores"), nb::arg("logits"), nb::arg("targets"), nb::arg("weight"),
+    m.def("embed_bags", py_embed_bags, nb::arg("X"), array("words"), array("residual"), array("bias"),
           nb::arg("threads"));
-    m.def("score_lists", py_score_lists<std::int32_t>, nb::arg("begin"), nb::arg("features"), nb::arg("weights"), nb::arg("dense_weights"), nb::arg("offset"), nb::arg("indptr"),
-          nb::arg("indices"), nb::arg("data"), nb::arg("n_columns"), nb::arg("dense"), nb::arg("lists"), nb::arg("threads"));
-    m.def("score_lists", py_score_lists<std::int64_t>, nb::arg("begin"), nb::arg("features"), nb::arg("weights"), nb::arg("dense_weights"), nb::arg("offset"), nb::arg("indptr"),
-          nb::arg("indices"), nb::arg("data"), nb::arg("n_columns"), nb::arg("dense"), nb::arg("lists"), nb::arg("threads"));
-    m.def("score_edges", py_score_edges, nb::arg("begin"), nb::arg("logits"), nb::arg("raw"), nb::arg("scores"), nb::arg("log_beta"),
+    m.def("embed_dense", py_embed_dense, array("h"), array("residual"), array("bias"), nb::arg("threads"));
+
+    m.def("explore_graph", py_explore_graph, array("graph"), nb::arg("n_labels"), array("clusters"), array("order"),
+          nb::arg("beam_size"), nb::arg("width"), array("truth").none(), nb::arg("threads"));
+    m.def("scatter_path_gradients", py_scatter_path_gradients, array("edges"), array("gradients"),
+          array("edge_cluster"), array("d_clusters"), array("d_edges"));
+    m.def("path_loss", py_path_loss, array("labels"), array("scores"), array("logits"), array("targets"),
+          nb::arg("weight"), nb::arg("threads"));
+    m.def("score_edges", py_score_edges, array("indptr"), array("edges"), nb::arg("log_beta"), nb::arg("threads"));
+    m.def("search_graph", py_search_graph, array("graph"), array("clusters"), array("labels"), nb::arg("log_alpha"),
+          nb::arg("beam_size"), nb::arg("shortlist_size"), array("embeddings"), nb::arg("k"), nb::arg("threads"));
+
+    m.def("group_pairs", py_group_pairs, array("candidates"), nb::arg("n_rows"));
+    m.def("gather_dot", py_gather_dot, array("pairs"), nb::arg("width"), array("table"), array("bias"),
+          array("embeddings"), nb::arg("threads"));
+    m.def("gather_dot_backward", py_gather_dot_backward, array("pairs"), array("table"), array("gradients"),
           nb::arg("threads"));
-    m.def("step_edges", py_step_edges, nb::arg("begin"), nb::arg("gradients"), nb::arg("logits"), nb::arg("raw"), nb::arg("scores"),
-          nb::arg("first"), nb::arg("second"), nb::arg("clusters"), nb::arg("log_beta"), nb::arg("adam"), nb::arg("threads"));
-    m.def("group_pairs", py_group_pairs, nb::arg("lists"), nb::arg("n_rows"));
-    m.def("gather_dot", py_gather_dot, nb::arg("pairs"), nb::arg("width"), nb::arg("table"), nb::arg("offset"), nb::arg("vectors"),
-          nb::arg("threads"));
-    m.def("gather_dot_back", py_gather_dot_back, nb::arg("pairs"), nb::arg("table"), nb::arg("gradients"), nb::arg("threads"));
-    m.def("rank_lists", py_rank_lists, nb::arg("table"), nb::arg("offset"), nb::arg("beta"), nb::arg("lists"), nb::arg("evidence"),
-          nb::arg("vectors"), nb::arg("k"), nb::arg("threads"));
-    m.def("row_adam", py_row_adam, nb::arg("pairs"), nb::arg("gradients"), nb::arg("vectors"), nb::arg("table"), nb::arg("offset").none(),
-          nb::arg("slots"), nb::arg("first"), nb::arg("second"), nb::arg("adam"), nb::arg("threads"));
-    m.def("flat_adam", py_flat_adam, nb::arg("values"), nb::arg("gradients"), nb::arg("first"), nb::arg("second"), nb::arg("adam"));
-    m.def("encode_bags", py_encode_bags<std::int32_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("words"),
-          nb::arg("residual"), nb::arg("offset"), nb::arg("threads"));
-    m.def("encode_bags", py_encode_bags<std::int64_t>, nb::arg("indptr"), nb::arg("indices"), nb::arg("data"), nb::arg("words"),
-          nb::arg("residual"), nb::arg("offset"), nb::arg("threads"));
-    m.def("encode_dense", py_encode_dense, nb::arg("h"), nb::arg("residual"), nb::arg("offset"), nb::arg("threads"));
-    m.def("search_graph", py_search_graph, nb::arg("begin"), nb::arg("labels"), nb::arg("edge_scores"), nb::arg("cluster_weights"),
-          nb::arg("cluster_offsets"), nb::arg("label_weights"), nb::arg("label_offsets"), nb::arg("log_alpha"), nb::arg("beam"),
-          nb::arg("width"), nb::arg("vectors"), nb::arg("k"), nb::arg("threads"));
-    m.def("merge_votes", py_merge_votes, nb::arg("label_ids"), nb::arg("label_similarities"), nb::arg("point_ids"),
-          nb::arg("point_similarities"), nb::arg("begin"), nb::arg("labels"), nb::arg("n_labels"), nb::arg("share"), nb::arg("k"), nb::arg("threads"));
-    m.def("unit_vectors", py_unit_vectors, nb::arg("vectors"), nb::arg("threads"));
-    m.def("all_products", py_all_products, nb::arg("table"), nb::arg("vectors"), nb::arg("threads"));
-    m.def("encode_vectors", py_encode_vectors, nb::arg("vectors"), nb::arg("threads"));
-    m.def("search_lists", py_search_lists, nb::arg("middles"), nb::arg("middle_steps"), nb::arg("begin"), nb::arg("names"), nb::arg("vectors"),
-          nb::arg("codes"), nb::arg("steps"), nb::arg("queries"), nb::arg("n_read"), nb::arg("k"), nb::arg("ordered"), nb::arg("threads"));
+    m.def("rank_blended", py_rank_blended, array("classifiers"), nb::arg("beta"), array("candidates"),
+          array("similarities"), array("embeddings"), nb::arg("k"), nb::arg("threads"));
+
+    nb::class_<AdamOptions>(m, "AdamOptions")
+        .def(nb::init<float, float, float, float, float, std::int64_t>(), nb::kw_only(), nb::arg("learning_rate"),
+             nb::arg("beta1"), nb::arg("beta2"), nb::arg("epsilon"), nb::arg("weight_decay"), nb::arg("step"));
+    m.def("adam_rows", py_adam_rows, array("pairs"), array("gradients"), array("embeddings"), array("table"),
+          array("bias").none(), array("slots"), array("moments"), nb::arg("options"), nb::arg("threads"));
+    m.def("adam_dense", py_adam_dense, array("values"), array("gradients"), array("moments"), nb::arg("options"));
+    m.def("adam_edges", py_adam_edges, array("indptr"), array("gradients"), array("edges"), array("moments"),
+          array("clusters"), nb::arg("log_beta"), nb::arg("options"), nb::arg("threads"));
+
     nb::class_<PyTextEncoder>(m, "TextEncoder")
-        .def(nb::init<In2<float>, In2<float>, PyTextEncoder::Norm, std::int64_t, std::int64_t, float>(), nb::arg("words"), nb::arg("positions"),
-             nb::arg("norm"), nb::arg("n_heads"), nb::arg("hidden"), nb::arg("epsilon"))
-        .def("add_layer", &PyTextEncoder::add_layer, nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("out"),
-             nb::arg("attention_norm"), nb::arg("up"), nb::arg("down"), nb::arg("norm"))
-        .def("encode", &PyTextEncoder::encode, nb::arg("tokens"), nb::arg("begin"), nb::arg("first"), nb::arg("threads"));
+        .def(nb::init<In2<float>, In2<float>, PyTextEncoder::PyNorm, std::int64_t, std::int64_t, float>(),
+             array("words"), array("positions"), array("norm"), nb::arg("n_heads"), nb::arg("hidden"),
+             nb::arg("epsilon"))
+        .def("add_layer", &PyTextEncoder::add_layer, array("query"), array("key"), array("value"), array("out"),
+             array("attention_norm"), array("up"), array("down"), array("norm"))
+        .def("encode", &PyTextEncoder::encode, array("tokens"), array("indptr"), nb::arg("first"), nb::arg("threads"));
 }
 
 }  // namespace ramify

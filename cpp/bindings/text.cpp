@@ -1,8 +1,7 @@
-// Texts and XMC files: strings become code points.
+// Tokenization, TF-IDF and the XMC text parser.
 #include "bindings/common.h"
-
+#include "text/analyzer.h"
 #include "text/corpus_counts.h"
-#include "text/text.h"
 #include "text/tfidf.h"
 #include "text/vocabulary.h"
 #include "text/xmc_text.h"
@@ -23,12 +22,13 @@ std::shared_ptr<const UnicodeTable> unicode_table() {
     return table;
 }
 
-// Two letters have a lower case that depends on their neighbours or is longer than they are: İ and Σ.
+// The lower case of İ is longer than the letter, that of Σ depends on its neighbors.
 template <class Unit>
 bool has_special_lower_case(const void* text, std::int64_t n) {
     const Unit* units = static_cast<const Unit*>(text);
     bool found = false;
-    for (std::int64_t i = 0; i < n; ++i) found |= (units[i] == 0x130) | (units[i] == 0x3a3);  // no exit: it vectorises
+    for (std::int64_t i = 0; i < n; ++i)
+        found |= (units[i] == 0x130) | (units[i] == 0x3a3);  // no early exit, so that it vectorizes
     return found;
 }
 bool has_special_lower_case(const TextView& text) {
@@ -37,16 +37,19 @@ bool has_special_lower_case(const TextView& text) {
                            : has_special_lower_case<std::uint32_t>(text.data, text.length);
 }
 
-// Views of Python strings. It owns references, so the strings outlive the work even while other Python threads run.
+// Views of Python strings. It owns references, so that the strings outlive the work while other Python threads run.
 class Texts {
 public:
-    Texts(nb::list texts, bool lowercase) : kept_(nb::steal<nb::tuple>(PyList_AsTuple(texts.ptr()))) {
+    using List = nb::typed<nb::list, nb::str>;
+
+    Texts(const nb::list& texts, bool lowercase) : kept_(nb::steal<nb::tuple>(PyList_AsTuple(texts.ptr()))) {
         if (!kept_.is_valid()) throw nb::python_error();
         views_.reserve(nb::len(kept_));
         for (std::size_t i = 0; i < nb::len(kept_); ++i) {
             PyObject* text = PyTuple_GET_ITEM(kept_.ptr(), static_cast<Py_ssize_t>(i));
             if (!PyUnicode_Check(text))
-                throw nb::type_error(("text " + std::to_string(i) + " is " + Py_TYPE(text)->tp_name + ", not str").c_str());
+                throw nb::type_error(
+                    ("text " + std::to_string(i) + " is " + Py_TYPE(text)->tp_name + ", not str").c_str());
             TextView view = view_of(text);
             if (lowercase && has_special_lower_case(view)) {
                 lowered_.push_back(nb::borrow(text).attr("lower")());
@@ -59,7 +62,8 @@ public:
 
 private:
     static TextView view_of(PyObject* text) {
-        return {PyUnicode_DATA(text), static_cast<std::int64_t>(PyUnicode_GET_LENGTH(text)), static_cast<int>(PyUnicode_KIND(text))};
+        return {PyUnicode_DATA(text), static_cast<std::int64_t>(PyUnicode_GET_LENGTH(text)),
+                static_cast<int>(PyUnicode_KIND(text))};
     }
 
     nb::tuple kept_;
@@ -91,12 +95,13 @@ struct FieldCorpus {
     std::vector<float> weights;
     Corpus corpus;
 
-    FieldCorpus(nb::list list, std::vector<float> field_weights, bool lowercase)
+    FieldCorpus(const nb::list& list, std::vector<float> field_weights, bool lowercase)
         : texts(list, lowercase), weights(std::move(field_weights)) {
         const auto n_fields = static_cast<std::int64_t>(weights.size());
         if (n_fields == 0 || texts.views().size() % weights.size() != 0)
-            throw std::invalid_argument("every document needs a text for each field");
-        corpus = {texts.views().data(), static_cast<std::int64_t>(texts.views().size()) / n_fields, n_fields, weights.data()};
+            throw std::invalid_argument("every document needs one text for each field");
+        corpus = {texts.views().data(), static_cast<std::int64_t>(texts.views().size()) / n_fields, n_fields,
+                  weights.data()};
     }
 };
 
@@ -114,14 +119,15 @@ std::vector<std::uint8_t> slots_to_bytes(const SlotTable& slots) {
 struct PyCorpusCounts {
     CorpusCounts counts;
 
-    static PyCorpusCounts make(const PyAnalyzer& analyzer, nb::list texts, std::vector<float> weights, bool with_tf, int threads) {
+    static PyCorpusCounts make(const PyAnalyzer& analyzer, Texts::List texts, std::vector<float> weights, bool with_tf,
+                               int threads) {
         FieldCorpus corpus(texts, std::move(weights), analyzer.spec.lowercase);
         nb::gil_scoped_release release;
         return {CorpusCounts(analyzer.spec, corpus.corpus, with_tf, threads)};
     }
 };
 
-// A finished vocabulary with its weights, over arrays that Python keeps alive (memory-mapped, mostly).
+// A finished vocabulary with its weights, over arrays that Python keeps alive (mostly memory-mapped).
 class PyTfidf {
 public:
     PyTfidf(const PyAnalyzer& analyzer, In<std::uint64_t> offsets, In<std::uint8_t> bytes, In<std::uint8_t> slots,
@@ -134,19 +140,14 @@ public:
         vocabulary_ = {static_cast<std::int64_t>(offsets.shape(0)) - 1, offsets.data(), bytes.data(),
                        reinterpret_cast<const Slot*>(slots.data()), slots.shape(0) / sizeof(Slot)};
         if (idf && static_cast<std::int64_t>(idf->shape(0)) != vocabulary_.n_terms)
-            throw std::invalid_argument("the vocabulary and its idf differ in length");
+            throw std::invalid_argument("the vocabulary and its idf weights differ in length");
         check_vocabulary(vocabulary_, bytes.shape(0));
         weighting_ = make_weighting(binary, sublinear, norm, idf ? idf->data() : nullptr);
     }
 
-    nb::tuple transform(nb::list texts, std::vector<float> weights, int threads) const {
+    CsrParts transform(Texts::List texts, std::vector<float> weights, int threads) const {
         FieldCorpus corpus(texts, std::move(weights), analyzer_.spec.lowercase);
-        CsrRows rows;
-        {
-            nb::gil_scoped_release release;
-            rows = tfidf_rows(analyzer_.spec, vocabulary_, weighting_, corpus.corpus, threads);
-        }
-        return give_rows(std::move(rows));
+        return give_rows([&] { return tfidf_rows(analyzer_.spec, vocabulary_, weighting_, corpus.corpus, threads); });
     }
 
 private:
@@ -158,17 +159,16 @@ private:
     Weighting weighting_;
 };
 
-// ---- XMC text ----
-
 struct PyXmcText {
     XmcTextParser parser;
 
     PyXmcText(std::int64_t n_features, std::int64_t n_labels, bool with_labels, std::int64_t first_line, int threads)
         : parser({n_features, n_labels, with_labels}, first_line, threads) {}
 
-    std::int64_t feed(nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig> chunk, bool last, bool stop_at_bad) {
+    std::int64_t feed(In<std::uint8_t> chunk, bool last, bool stop_at_bad) {
         nb::gil_scoped_release release;
-        return parser.feed(reinterpret_cast<const char*>(chunk.data()), static_cast<std::int64_t>(chunk.shape(0)), last, stop_at_bad);
+        return parser.feed(reinterpret_cast<const char*>(chunk.data()), static_cast<std::int64_t>(chunk.shape(0)), last,
+                           stop_at_bad);
     }
 
     std::vector<std::tuple<std::int64_t, std::string>> bad_lines() const {
@@ -179,13 +179,15 @@ struct PyXmcText {
 
     template <class T>
     static Out<T> give_growing(GrowingArray<T>& items) {
-        const std::size_t n = items.size();
-        return give(items.release(), {n}, [](void* p) noexcept { std::free(p); });
+        const std::size_t shape[1] = {items.size()};
+        T* values = items.release();
+        return Out<T>(values, 1, shape, nb::capsule(values, [](void* p) noexcept { std::free(p); }));
     }
 
-    nb::tuple finish() {
-        return nb::make_tuple(give_growing(parser.label_ends), give_growing(parser.labels), give_growing(parser.feature_ends),
-                              give_growing(parser.features), give_growing(parser.values));
+    // Row ends of the labels, labels, row ends of the features, features, values.
+    std::tuple<Out<std::int64_t>, Out<std::int32_t>, Out<std::int64_t>, Out<std::int32_t>, Out<float>> finish() {
+        return {give_growing(parser.label_ends), give_growing(parser.labels), give_growing(parser.feature_ends),
+                give_growing(parser.features), give_growing(parser.values)};
     }
 };
 
@@ -196,45 +198,51 @@ void bind_text(nb::module_& m) {
         .def(nb::init<const std::string&, int, int, bool, int, const std::vector<std::string>&>(), nb::arg("unit"),
              nb::arg("min_n"), nb::arg("max_n"), nb::arg("lowercase"), nb::arg("min_token"), nb::arg("stop_words"));
     nb::class_<PyCorpusCounts>(m, "CorpusCounts")
-        .def_static("count", PyCorpusCounts::make, nb::arg("analyzer"), nb::arg("texts"), nb::arg("field_weights"), nb::arg("with_tf"), nb::arg("threads"))
-        .def("select", [](PyCorpusCounts& self, std::int64_t min_df, std::int64_t max_df, int threads) {
-            nb::gil_scoped_release release;
-            self.counts.select(min_df, max_df, threads);
-        }, nb::arg("min_df"), nb::arg("max_df"), nb::arg("threads"))
-        .def("document_frequency", [](PyCorpusCounts& self) { return give_vector(std::vector<std::int64_t>(self.counts.document_frequency())); })
-        .def("term_frequency", [](PyCorpusCounts& self) { return give_vector(std::vector<double>(self.counts.term_frequency())); })
-        .def("freeze", [](PyCorpusCounts& self, std::optional<In<std::uint8_t>> keep) {
-            if (keep && keep->shape(0) != self.counts.document_frequency().size())
-                throw std::invalid_argument("keep has another length than the selected terms");
-            FrozenVocabulary frozen;
-            {
+        .def_static("count", PyCorpusCounts::make, nb::arg("analyzer"), nb::arg("texts"), nb::arg("field_weights"),
+                    nb::arg("with_tf"), nb::arg("threads"))
+        .def(
+            "select",
+            [](PyCorpusCounts& self, std::int64_t min_df, std::int64_t max_df, int threads) {
                 nb::gil_scoped_release release;
-                frozen = self.counts.freeze(keep ? keep->data() : nullptr);
-            }
-            return nb::make_tuple(give_vector(std::move(frozen.offsets)), give_vector(std::move(frozen.bytes)),
-                                  give_vector(slots_to_bytes(frozen.slots)));
-        }, nb::arg("keep").none())
-        .def("rows", [](PyCorpusCounts& self, std::optional<In<double>> idf, bool binary, bool sublinear, const std::string& norm, int threads) {
-            CsrRows rows;
-            {
-                nb::gil_scoped_release release;
-                rows = self.counts.rows(make_weighting(binary, sublinear, norm, idf ? idf->data() : nullptr), threads);
-            }
-            return give_rows(std::move(rows));
-        }, nb::arg("idf").none(), nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"), nb::arg("threads"));
+                self.counts.select(min_df, max_df, threads);
+            },
+            nb::arg("min_df"), nb::arg("max_df"), nb::arg("threads"))
+        .def("document_frequency",
+             [](PyCorpusCounts& self) { return give(std::vector<std::int64_t>(self.counts.document_frequency())); })
+        .def("term_frequency",
+             [](PyCorpusCounts& self) { return give(std::vector<double>(self.counts.term_frequency())); })
+        .def(
+            "freeze",
+            [](PyCorpusCounts& self, std::optional<In<std::uint8_t>> keep) {
+                if (keep && keep->shape(0) != self.counts.document_frequency().size())
+                    throw std::invalid_argument("keep must have one entry for each selected term");
+                FrozenVocabulary frozen =
+                    without_gil([&] { return self.counts.freeze(keep ? keep->data() : nullptr); });
+                return std::tuple(give(std::move(frozen.offsets)), give(std::move(frozen.bytes)),
+                                  give(slots_to_bytes(frozen.slots)));
+            },
+            array("keep").none())
+        .def(
+            "rows",
+            [](PyCorpusCounts& self, std::optional<In<double>> idf, bool binary, bool sublinear,
+               const std::string& norm, int threads) {
+                const Weighting weighting = make_weighting(binary, sublinear, norm, idf ? idf->data() : nullptr);
+                return give_rows([&] { return self.counts.rows(weighting, threads); });
+            },
+            array("idf").none(), nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"), nb::arg("threads"));
     nb::class_<PyTfidf>(m, "Tfidf")
-        .def(nb::init<const PyAnalyzer&, In<std::uint64_t>, In<std::uint8_t>, In<std::uint8_t>, std::optional<In<double>>, bool, bool,
-                      const std::string&>(),
-             nb::arg("analyzer"), nb::arg("offsets"), nb::arg("bytes"), nb::arg("slots"), nb::arg("idf").none(), nb::arg("binary"),
-             nb::arg("sublinear"), nb::arg("norm"))
+        .def(nb::init<const PyAnalyzer&, In<std::uint64_t>, In<std::uint8_t>, In<std::uint8_t>,
+                      std::optional<In<double>>, bool, bool, const std::string&>(),
+             nb::arg("analyzer"), array("offsets"), array("bytes"), array("slots"), array("idf").none(),
+             nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"))
         .def("transform", &PyTfidf::transform, nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"));
 
     nb::class_<PyXmcText>(m, "XmcText")
-        .def(nb::init<std::int64_t, std::int64_t, bool, std::int64_t, int>(), nb::arg("n_features"), nb::arg("n_labels"),
-             nb::arg("with_labels"), nb::arg("first_line"), nb::arg("threads"))
-        .def("feed", &PyXmcText::feed, nb::arg("chunk"), nb::arg("last"), nb::arg("stop_at_bad"))
+        .def(nb::init<std::int64_t, std::int64_t, bool, std::int64_t, int>(), nb::arg("n_features"),
+             nb::arg("n_labels"), nb::arg("with_labels"), nb::arg("first_line"), nb::arg("threads"))
+        .def("feed", &PyXmcText::feed, array("chunk"), nb::arg("last"), nb::arg("stop_at_bad"))
         .def("n_bad", [](const PyXmcText& self) { return static_cast<std::int64_t>(self.parser.bad_rows().size()); })
-        .def("bad_rows", [](const PyXmcText& self) { return give_vector(std::vector<std::int64_t>(self.parser.bad_rows())); })
+        .def("bad_rows", [](const PyXmcText& self) { return give(std::vector<std::int64_t>(self.parser.bad_rows())); })
         .def("bad_lines", &PyXmcText::bad_lines)
         .def("finish", &PyXmcText::finish);
 }

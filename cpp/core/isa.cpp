@@ -5,10 +5,16 @@
 
 namespace ramify {
 
-namespace baseline { const HotKernels& kernels(); }
+namespace baseline {
+const HotKernels& kernels();
+}
 #ifdef RAMIFY_X86_VARIANTS
-namespace avx2 { const HotKernels& kernels(); }
-namespace avx512 { const HotKernels& kernels(); }
+namespace avx2 {
+const HotKernels& kernels();
+}
+namespace avx512 {
+const HotKernels& kernels();
+}
 #endif
 
 namespace {

@@ -1,11 +1,11 @@
 // Choice of the instruction set at run time.
 //
-// cpp/hot_kernels.cpp is compiled once for each variant into a namespace of its own and exports a table of function
-// pointers. isa() picks the best variant that this machine runs; RAMIFY_ISA=baseline|avx2|avx512 asks for a lower one,
-// which is how the tests compare them.
+// The kernel files are compiled once for each variant into a namespace of its own, and kernel_table.cpp collects them
+// in a table of function pointers. hot() picks the best variant that this machine supports;
+// RAMIFY_ISA=baseline|avx2|avx512 asks for a lower one, which is how the tests compare them.
 #pragma once
 
-#include "core/hot_kernels.h"
+#include "core/kernels.h"
 
 namespace ramify {
 

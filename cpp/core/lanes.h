@@ -1,4 +1,4 @@
-// Eight floats at a time, for files that are compiled once for each instruction set (CMakeLists.txt): everything here has
+// Vectors of eight floats, for files that are compiled once for each instruction set (isa.h). Everything here has
 // internal linkage, so that no variant gets another's code.
 #pragma once
 

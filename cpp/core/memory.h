@@ -1,4 +1,4 @@
-// Memory for large tables that are read at random: on a cache line's border, and on large pages where it is big.
+// Memory for large tables that are read at random: aligned to cache lines, and on huge pages where it is large.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace ramify {
 
-// Asks for large pages where a table is big enough to outgrow what the processor can translate at once.
+// Requests huge pages where a table is large enough to exceed the TLB.
 template <class T>
 struct LargePageAllocator {
     using value_type = T;
@@ -41,13 +41,15 @@ struct LargePageAllocator {
         }
     }
     template <class U>
-    bool operator==(const LargePageAllocator<U>&) const { return true; }
+    bool operator==(const LargePageAllocator<U>&) const {
+        return true;
+    }
 };
 
 template <class T>
 using LargeVector = std::vector<T, LargePageAllocator<T>>;
 
-// Room for n values that mean nothing before they are written.
+// An uninitialized array.
 template <class T>
 class LargeBuffer {
 public:
@@ -56,7 +58,7 @@ public:
     LargeBuffer& operator=(const LargeBuffer&) = delete;
     ~LargeBuffer() { release(); }
 
-    // What was there is lost if it has to grow.
+    // The contents are lost if it has to grow.
     void reserve(std::size_t n) {
         if (n <= size_) return;
         release();

@@ -1,9 +1,9 @@
-// The one parallel loop of the library.
+// The parallel loop of the library.
 //
 // Work is cut into blocks that do not depend on the number of threads; workers take blocks from a shared counter. A
 // kernel that writes only to what its block owns, and merges blocks in their order, gives the same bits for any number
-// of threads. Threads live for one call only: there is no pool, hence nothing that a fork could lose and nothing that
-// two callers could share by accident. A query with threads = 1 starts no thread at all.
+// of threads. Threads live for one call only: there is no thread pool that a fork could lose or two callers could
+// share by accident. A query with threads = 1 starts no thread at all.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 
 namespace ramify {
 
-// Called now and then on the calling thread, never on a helper. It may throw: that ends the loop and comes out of it.
+// Called from time to time on the calling thread, never on a helper. It may throw: that ends the loop and is passed on.
 // The bindings point it at Python's signal handling, so that Ctrl-C works inside long native work.
 using InterruptCheck = void (*)();
 inline std::atomic<InterruptCheck> interrupt_check{nullptr};
 
-// Calls body(block, worker) once for each block in [0, n_blocks); worker < worker_count(n_blocks, threads) names the
-// thread, for scratch memory. The first exception stops the remaining blocks and is rethrown here.
+// Calls body(block, worker) once for each block in [0, n_blocks); worker < worker_count(n_blocks, threads) identifies
+// the thread, for state that belongs to it. The first exception stops the remaining blocks and is rethrown here.
 inline int worker_count(std::int64_t n_blocks, int threads) {
     return static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(threads, n_blocks)));
 }
@@ -64,7 +64,7 @@ void parallel_for(std::int64_t n_blocks, int threads, Body&& body) {
         helpers.reserve(static_cast<std::size_t>(n_helpers));
         for (int i = 0; i < n_helpers; ++i) helpers.emplace_back(work, i + 1, nullptr);
     } catch (...) {
-        // No more threads, or no memory for them: those that started, and this one, do the work.
+        // No more threads, or no memory for them: those that started and this one do the work.
     }
     work(0, interrupt_check.load(std::memory_order_relaxed));
     for (auto& helper : helpers) helper.join();

@@ -5,8 +5,10 @@
 
 namespace ramify {
 
-// splitmix64 (Steele et al., 2014). A namespace-wide inline type: not for files that are compiled for several
-// instruction sets.
+namespace {
+
+// splitmix64 (Steele et al., 2014). Internal linkage, since kernels that are compiled for several instruction sets use
+// it.
 class Random {
 public:
     explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -18,11 +20,15 @@ public:
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
         return z ^ (z >> 31);
     }
-    // Evenly from 0 to n - 1; n below 2^32.
-    std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(((next() >> 32) * static_cast<std::uint64_t>(n)) >> 32); }
+    // Uniform on 0 ... n - 1; n below 2^32.
+    std::int64_t below(std::int64_t n) {
+        return static_cast<std::int64_t>(((next() >> 32) * static_cast<std::uint64_t>(n)) >> 32);
+    }
 
 private:
     std::uint64_t state_;
 };
+
+}  // namespace
 
 }  // namespace ramify

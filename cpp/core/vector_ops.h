@@ -1,4 +1,5 @@
-// Products of a vector with many, and sums of many: four at a time, with the same bits as one at a time.
+// Dot products of one vector with many and weighted sums of many vectors: four at a time, with the bits of one at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace ramify {
 
-// out[j] = a · at(j), each of n numbers; for j < count.
+// out[j] = a · at(j), vectors of n floats; for j < count.
 template <class At>
 void dots(const float* a, std::int64_t n, std::int64_t count, At&& at, float* out) {
     const HotKernels& kernels = hot();
@@ -19,7 +20,7 @@ void dots(const float* a, std::int64_t n, std::int64_t count, At&& at, float* ou
     for (; j < count; ++j) out[j] = kernels.dot(a, at(j), n);
 }
 
-// sums += scale · values for all that is added, each of n numbers; complete after finish().
+// sums += scale · values for each vector of n floats that is added; complete after finish().
 class ScaledSum {
 public:
     ScaledSum(std::int64_t n, float* sums) : kernels_(hot()), n_(n), sums_(sums) {}
@@ -46,9 +47,9 @@ private:
     int n_waiting_ = 0;
 };
 
-// Asks for n numbers that will be needed soon, from a place that nothing foretold.
-inline void fetch_ahead(const float* numbers, std::int64_t n) {
-    for (std::int64_t i = 0; i < n; i += 16) __builtin_prefetch(numbers + i);
+// Prefetches n floats at an address that the hardware prefetcher cannot predict.
+inline void prefetch_row(const float* values, std::int64_t n) {
+    for (std::int64_t i = 0; i < n; i += 16) __builtin_prefetch(values + i);
 }
 
 }  // namespace ramify

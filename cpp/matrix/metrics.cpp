@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t block_size = 1024;
 
-// Marks the hits of one row. Few truths are compared one by one, many by binary search.
+// Marks the hits of one row. Few true labels are compared one by one, many by binary search.
 template <class Index>
 class HitMarker {
 public:
@@ -52,7 +52,7 @@ RankingSums ranking_sums(const RankingView& ranking, const CsrView<Index>& truth
                          std::int64_t n_groups, int threads) {
     const auto n_cells = static_cast<std::size_t>(n_groups * n_cutoffs), n_k = static_cast<std::size_t>(n_cutoffs);
     const std::int64_t n_blocks = (ranking.n + block_size - 1) / block_size;
-    std::int64_t deepest = ranking.width;  // no rank behind the ranking and no row's truth counts
+    std::int64_t deepest = ranking.width;  // largest rank that can matter
     for (std::int64_t row = 0; row < truth.rows; ++row)
         deepest = std::max<std::int64_t>(deepest, truth.indptr[row + 1] - truth.indptr[row]);
     if (n_cutoffs > 0) deepest = std::min(deepest, cutoffs[n_cutoffs - 1]);
@@ -63,7 +63,8 @@ RankingSums ranking_sums(const RankingView& ranking, const CsrView<Index>& truth
     }
     auto empty_sums = [&] {
         RankingSums sums;
-        for (auto* v : {&sums.hits, &sums.ndcg, &sums.recall, &sums.weighted_hits, &sums.weighted_ndcg}) v->assign(n_cells, 0.0);
+        for (auto* v : {&sums.hits, &sums.ndcg, &sums.recall, &sums.weighted_hits, &sums.weighted_ndcg})
+            v->assign(n_cells, 0.0);
         for (auto* v : {&sums.best_weighted_hits, &sums.best_weighted_ndcg}) v->assign(n_k, 0.0);
         return sums;
     };
@@ -92,10 +93,13 @@ RankingSums ranking_sums(const RankingView& ranking, const CsrView<Index>& truth
                 found.push_back(label);
                 std::atomic_ref<std::int32_t> rank(total.first_rank[label]);
                 for (auto seen = rank.load(std::memory_order_relaxed);
-                     j < seen && !rank.compare_exchange_weak(seen, static_cast<std::int32_t>(j), std::memory_order_relaxed);) {}
+                     j < seen &&
+                     !rank.compare_exchange_weak(seen, static_cast<std::int32_t>(j), std::memory_order_relaxed);) {
+                }
                 for (std::size_t c = 0; c < n_k; ++c) {
                     if (j >= cutoffs[c]) continue;
-                    const double gain = discount[static_cast<std::size_t>(j)] / ideal[static_cast<std::size_t>(std::min(cutoffs[c], n_true))];
+                    const double gain = discount[static_cast<std::size_t>(j)] /
+                                        ideal[static_cast<std::size_t>(std::min(cutoffs[c], n_true))];
                     const std::size_t cell = groups[label] * n_k + c;
                     sums.hits[cell] += 1.0;
                     sums.recall[cell] += 1.0 / static_cast<double>(n_true);

@@ -1,5 +1,5 @@
-// Sums behind the ranking metrics. Everything that is averaged is summed in blocks of rows, in order: the same bits for
-// any number of threads.
+// Sums behind the ranking metrics (P@k, nDCG@k, R@k and their propensity-scored forms). Everything is summed in blocks
+// of rows, in order: the same bits for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@
 namespace ramify {
 
 struct RankingView {
-    const std::int32_t* ids = nullptr;  // (n, width), best first, -1 where there is none
+    const std::int32_t* ids = nullptr;  // (n, width), best first, padded with -1
     std::int64_t n = 0, width = 0;
 };
 
-// hit (n, width): 1 where the predicted label is in that row of the truth.
+// hit (n, width): 1 where the predicted label is a true label of the row.
 template <class Index>
 void ranking_hits(const RankingView& ranking, const CsrView<Index>& truth, int threads, std::uint8_t* hit);
 
 struct RankingSums {
-    // Each (n_groups, n_cutoffs): summed over the rows that have a true label, split by the group of the label that was hit.
+    // Each (n_groups, n_cutoffs): summed over the rows that have a true label, split by the group of the label that was
+    // hit.
     std::vector<double> hits, ndcg, recall, weighted_hits, weighted_ndcg;
-    // Each (n_cutoffs): the same of the best possible ranking.
+    // Each (n_cutoffs): the same for the best possible ranking.
     std::vector<double> best_weighted_hits, best_weighted_ndcg;
     std::vector<std::int32_t> first_rank;  // (n_labels) best rank at which the label was hit, from 0; INT32_MAX: never
     std::int64_t n_rows = 0;               // rows with a true label

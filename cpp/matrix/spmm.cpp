@@ -4,8 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "core/dots.h"
 #include "core/parallel.h"
+#include "core/scratch.h"
+#include "core/vector_ops.h"
 
 namespace ramify {
 
@@ -13,11 +14,13 @@ namespace {
 
 constexpr std::int64_t block_size = 64;
 
-// Adds up one row of the result: a dense row of sums, and a bit for each column that was touched.
+// Accumulates one row of the result: a dense row of sums, and a bitmap of the columns in use.
 class RowSum {
 public:
-    explicit RowSum(std::int64_t n_columns)
-        : sums_(static_cast<std::size_t>(n_columns), 0.0f), touched_(static_cast<std::size_t>(n_columns + 63) / 64, 0) {}
+    void resize(std::int64_t n_columns) {
+        sums_.resize(static_cast<std::size_t>(n_columns), 0.0f);
+        touched_.resize(static_cast<std::size_t>(n_columns + 63) / 64, 0);
+    }
 
     template <class Index>
     void add(float scale, const Index* columns, const float* values, std::int64_t n) {
@@ -28,7 +31,7 @@ public:
         }
     }
 
-    // Appends the row in column order, scaled to length 1 if asked, and begins the next.
+    // Appends the row in column order, scaled to unit norm if asked, and starts the next.
     void take(bool unit_rows, std::vector<std::int32_t>& columns, std::vector<float>& values) {
         const std::size_t first = values.size();
         double square = 0;
@@ -43,8 +46,8 @@ public:
             touched_[word] = 0;
         }
         if (!unit_rows || square <= 0) return;
-        const double length = std::sqrt(square);
-        for (std::size_t i = first; i < values.size(); ++i) values[i] = static_cast<float>(values[i] / length);
+        const double norm = std::sqrt(square);
+        for (std::size_t i = first; i < values.size(); ++i) values[i] = static_cast<float>(values[i] / norm);
     }
 
 private:
@@ -63,15 +66,17 @@ CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, bool unit_rows, i
     const std::int64_t n_blocks = (a.rows + block_size - 1) / block_size;
     std::vector<Block> blocks(static_cast<std::size_t>(n_blocks));
     std::vector<std::int64_t> indptr(static_cast<std::size_t>(a.rows) + 1, 0);
-    std::vector<RowSum> sums(static_cast<std::size_t>(worker_count(n_blocks, threads)), RowSum(b.cols));
+    ScratchPool<RowSum> sums;
 
-    parallel_for(n_blocks, threads, [&](std::int64_t index, int worker) {
+    parallel_for(n_blocks, threads, [&](std::int64_t index, int) {
         Block& block = blocks[static_cast<std::size_t>(index)];
-        RowSum& sum = sums[static_cast<std::size_t>(worker)];
+        const ScratchPool<RowSum>::Lease lease(sums);
+        RowSum& sum = *lease;
+        sum.resize(b.cols);
         for (std::int64_t row = index * block_size; row < std::min(a.rows, (index + 1) * block_size); ++row) {
             for (Index i = a.indptr[row]; i < a.indptr[row + 1]; ++i) {
-                const Index inner = a.indices[i], begin = b.indptr[inner];
-                sum.add(a.data[i], b.indices + begin, b.data + begin, b.indptr[inner + 1] - begin);
+                const Index inner = a.indices[i], start = b.indptr[inner];
+                sum.add(a.data[i], b.indices + start, b.data + start, b.indptr[inner + 1] - start);
             }
             const std::size_t before = block.columns.size();
             sum.take(unit_rows, block.columns, block.values);
@@ -79,7 +84,7 @@ CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, bool unit_rows, i
         }
     });
 
-    for (std::size_t i = 1; i < indptr.size(); ++i) indptr[i] += indptr[i - 1];
+    accumulate(indptr);
     CsrRows rows = allocate_rows(std::move(indptr));
     parallel_for(n_blocks, threads, [&](std::int64_t index, int) {
         Block block = std::move(blocks[static_cast<std::size_t>(index)]);
@@ -96,7 +101,8 @@ void spmm_dense(const CsrView<Index>& a, const float* b, std::int64_t q, int thr
         for (std::int64_t row = block * block_size; row < std::min(a.rows, (block + 1) * block_size); ++row) {
             std::fill(out + row * q, out + (row + 1) * q, 0.0f);
             ScaledSum sum(q, out + row * q);
-            for (Index i = a.indptr[row]; i < a.indptr[row + 1]; ++i) sum.add(a.data[i], b + static_cast<std::int64_t>(a.indices[i]) * q);
+            for (Index i = a.indptr[row]; i < a.indptr[row + 1]; ++i)
+                sum.add(a.data[i], b + static_cast<std::int64_t>(a.indices[i]) * q);
             sum.finish();
         }
     });

@@ -1,24 +1,28 @@
-// Settings of one step of Adam (Kingma and Ba, 2015), with decoupled weight decay.
+// Adam for the rows of a table that a batch uses, and for whole arrays.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
+
+#include "neural/adam_kernel.h"
+#include "neural/gather.h"
 
 namespace ramify {
 
-struct AdamOptions {
-    float rate = 0.001f, beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f, weight_decay = 0.0f;
-    std::int64_t step = 1;  // from 1 on, for the bias correction
+// Optimizer state of the rows in use: moments of a row at slots[i] of first and second (slots, dim + 1), its bias last.
+struct RowState {
+    const std::int64_t* slots = nullptr;  // (pairs.n)
+    float* first = nullptr;
+    float* second = nullptr;
 };
 
-// The same as the loops want it: what does not change within a step.
-struct AdamStep {
-    explicit AdamStep(const AdamOptions& o)
-        : rate(o.rate), beta1(o.beta1), beta2(o.beta2), epsilon(o.epsilon), decay(o.rate * o.weight_decay),
-          first_scale(1.0f / (1.0f - static_cast<float>(std::pow(static_cast<double>(o.beta1), static_cast<double>(o.step))))),
-          second_scale(1.0f / (1.0f - static_cast<float>(std::pow(static_cast<double>(o.beta2), static_cast<double>(o.step))))) {}
+// One step for the table rows in use: d_table[row] = Σ gradients[i, j] · embeddings[i] over the pairs (i, j) of the
+// row, and d_bias[row] = Σ gradients[i, j] (bias may be null). The moments of a row stay as they are while the row is
+// not in use; a row whose gradients are all 0 counts as not in use.
+void adam_rows(const PairsView& pairs, const float* gradients, const float* embeddings, std::int64_t dim, float* table,
+               float* bias, const RowState& state, const AdamOptions& options, int threads);
 
-    float rate, beta1, beta2, epsilon, decay, first_scale, second_scale;
-};
+// One step for n values with their gradients.
+void adam_dense(float* values, const float* gradients, float* first, float* second, std::int64_t n,
+                const AdamOptions& options);
 
 }  // namespace ramify

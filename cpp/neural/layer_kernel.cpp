@@ -1,7 +1,9 @@
-// Compiled once for each instruction set; see hot_kernels.cpp for what that forbids.
+// Compiled once for each instruction set; core/kernel_table.cpp says what that forbids.
 #include "neural/layer_kernel.h"
 
 #include <string.h>
+
+#include "core/vector_exp.h"
 
 namespace ramify::RAMIFY_VARIANT {
 
@@ -16,10 +18,10 @@ using Floats = float __attribute__((vector_size(lanes * 4)));
 using Ints = std::int32_t __attribute__((vector_size(lanes * 4)));
 
 constexpr int panel = 2 * lanes;
-constexpr int tile_rows = 6;          // with two registers a row, and what they are multiplied by, all registers are in use
-constexpr std::int64_t block_rows = 96, block_depth = 384;  // of `a`, which stay in the cache while the panels pass by
+constexpr int tile_rows = 6;  // two registers a row and those of the operands: all registers are in use
+constexpr std::int64_t block_rows = 96, block_depth = 384;  // of `a`, which stay in cache for all panels
 
-inline Floats all(float x) { return x - Floats{}; }  // x + 0 is not always x
+inline Floats all(float x) { return x - Floats{}; }  // x - 0 is x for every x; x + 0 is not
 inline Floats load(const float* p) {
     Floats x;
     memcpy(&x, p, sizeof x);
@@ -36,26 +38,23 @@ inline float sum(Floats x) {
     return parts[0];
 }
 
-// e^x for x <= 88, right to about the last bit; 0 below -87.
+// e^x for x <= 88, to about the last bit; x below -87 counts as -87.
 inline Floats exponential(Floats x) {
     x = choose(x < all(-87.0f), all(-87.0f), x);
-    const Floats shift = all(12582912.0f);  // 1.5 · 2^23: what is added to it is rounded to a whole number
+    const Floats shift = all(12582912.0f);  // 1.5 · 2^23: adding it rounds to an integer
     const Floats n = (x * 1.44269504f + shift) - shift;
-    const Floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    Floats p = all(1.9875691500e-4f);
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    const Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
-    Floats scale;
-    memcpy(&scale, &power, sizeof scale);
-    return p * scale;
+    return exp_by_parts(x, __builtin_convertvector(n, Ints), n, [](Floats r) {
+        Floats p = all(1.9875691500e-4f);
+        p = p * r + 1.3981999507e-3f;
+        p = p * r + 8.3334519073e-3f;
+        p = p * r + 4.1665795894e-2f;
+        p = p * r + 1.6666665459e-1f;
+        p = p * r + 5.0000001201e-1f;
+        return p * (r * r) + r + 1.0f;
+    });
 }
 
-// x · Φ(x). Φ by Abramowitz and Stegun 7.1.26, right to 1e-7, from its small tail, so that nothing cancels out.
+// GELU x Φ(x), with Φ by Abramowitz and Stegun 7.1.26 to 1e-7, from its small tail, so that nothing cancels.
 inline Floats gelu(Floats x) {
     const Floats z = choose(x < all(0), -x, x) * 0.70710678f;
     const Floats t = 1.0f / (z * 0.3275911f + 1.0f);
@@ -68,13 +67,14 @@ inline Floats gelu(Floats x) {
     return x * choose(x < all(0), tail, 1.0f - tail);
 }
 
-// One tile of the result: `Rows` rows of a panel, with the part [first, end) of what is added up.
+// One tile of the result: `Rows` rows of a panel, summed over [first, end) of n_in.
 template <int Rows>
-void tile(const Product& product, std::int64_t first_row, std::int64_t first_column, std::int64_t first, std::int64_t end) {
+void tile(const Product& product, std::int64_t first_row, std::int64_t first_column, std::int64_t first,
+          std::int64_t end) {
     const float* a = product.a + first_row * product.a_stride;
     const float* w = product.packed + first_column * product.n_in + first * panel;
     const std::int64_t stride = product.a_stride;
-    const bool adds = first > 0 || product.finish == Finish::add, last = end == product.n_in;
+    const bool adds = first > 0 || product.output == Output::add, last = end == product.n_in;
     Floats left[Rows], right[Rows];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) left[i] = right[i] = Floats{};
@@ -90,23 +90,23 @@ void tile(const Product& product, std::int64_t first_row, std::int64_t first_col
     }
     const std::int64_t columns = product.n_out - first_column < panel ? product.n_out - first_column : panel;
     const auto bytes = static_cast<unsigned long>(columns) * sizeof(float);
-    float offset[panel] = {}, edge[panel] = {};
-    if (product.offset != nullptr && last) memcpy(offset, product.offset + first_column, bytes);
-    const Floats offset0 = load(offset), offset1 = load(offset + lanes);
+    float bias[panel] = {}, edge[panel] = {};
+    if (product.bias != nullptr && last) memcpy(bias, product.bias + first_column, bytes);
+    const Floats bias0 = load(bias), bias1 = load(bias + lanes);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
         float* c = product.c + (first_row + i) * product.c_stride + first_column;
         float* out = c;
-        if (columns < panel) {  // nothing is read or written behind the last column
+        if (columns < panel) {  // do not read or write behind the last column
             memcpy(edge, c, bytes);
             out = edge;
         }
-        Floats x = left[i] + offset0, y = right[i] + offset1;
+        Floats x = left[i] + bias0, y = right[i] + bias1;
         if (adds) {
             x += load(out);
             y += load(out + lanes);
         }
-        if (last && product.finish == Finish::gelu) {
+        if (last && product.output == Output::gelu) {
             x = gelu(x);
             y = gelu(y);
         }
@@ -154,25 +154,26 @@ void softmax(float* rows, std::int64_t n_rows, std::int64_t n, std::int64_t stri
     }
 }
 
-void layer_norm(float* rows, std::int64_t n_rows, std::int64_t width, const float* gain, const float* offset, float epsilon) {
-    const std::int64_t whole = width / lanes * lanes;
+void layer_norm(float* rows, std::int64_t n_rows, std::int64_t dim, const float* gain, const float* bias,
+                float epsilon) {
+    const std::int64_t whole = dim / lanes * lanes;
     for (std::int64_t i = 0; i < n_rows; ++i) {
-        float* row = rows + i * width;
+        float* row = rows + i * dim;
         Floats sums{}, squares{};
         for (std::int64_t j = 0; j < whole; j += lanes) sums += load(row + j);
         float total = sum(sums);
-        for (std::int64_t j = whole; j < width; ++j) total += row[j];
-        const float mean = total / static_cast<float>(width);
+        for (std::int64_t j = whole; j < dim; ++j) total += row[j];
+        const float mean = total / static_cast<float>(dim);
         for (std::int64_t j = 0; j < whole; j += lanes) {
             const Floats x = load(row + j) - mean;
             squares += x * x;
         }
         float spread = sum(squares);
-        for (std::int64_t j = whole; j < width; ++j) spread += (row[j] - mean) * (row[j] - mean);
-        const float scale = 1.0f / __builtin_sqrtf(spread / static_cast<float>(width) + epsilon);
+        for (std::int64_t j = whole; j < dim; ++j) spread += (row[j] - mean) * (row[j] - mean);
+        const float scale = 1.0f / __builtin_sqrtf(spread / static_cast<float>(dim) + epsilon);
         for (std::int64_t j = 0; j < whole; j += lanes)
-            store(row + j, (load(row + j) - mean) * scale * load(gain + j) + load(offset + j));
-        for (std::int64_t j = whole; j < width; ++j) row[j] = (row[j] - mean) * scale * gain[j] + offset[j];
+            store(row + j, (load(row + j) - mean) * scale * load(gain + j) + load(bias + j));
+        for (std::int64_t j = whole; j < dim; ++j) row[j] = (row[j] - mean) * scale * gain[j] + bias[j];
     }
 }
 

@@ -13,7 +13,9 @@ namespace {
 constexpr double tf_unit = 1 << 20;
 constexpr std::size_t n_shards = 64;
 
-std::size_t shard_of(std::uint64_t hash) { return static_cast<std::size_t>(hash) % n_shards; }  // tables use the high bits
+std::size_t shard_of(std::uint64_t hash) {
+    return static_cast<std::size_t>(hash) % n_shards;
+}  // tables use the high bits
 
 }  // namespace
 
@@ -26,7 +28,8 @@ CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool 
     std::vector<RecentTerms> recent(workers_.size(), RecentTerms(corpus.n_docs));
 
     parallel_for(n_blocks, threads, [&](std::int64_t b, int worker_id) {
-        Scratch& s = scratch();
+        const DocumentScratchPool::Lease lease(document_scratch);
+        DocumentScratch& s = *lease;
         Worker& worker = *workers_[static_cast<std::size_t>(worker_id)];
         Block& block = blocks_[static_cast<std::size_t>(b)];
         block.worker = worker_id;
@@ -49,8 +52,9 @@ CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool 
     merge(threads);
 }
 
-// Brings the vocabularies of the workers together. A term's shard depends on its hash alone, so shards can be merged in
-// parallel. Which worker saw which document shows nowhere but in the order of the shards' entries, which select() sorts.
+// Merges the vocabularies of the workers. The shard of a term depends on its hash alone, so shards are merged in
+// parallel. Which worker counted which document affects only the order of the entries in a shard, and select() sorts
+// them.
 void CorpusCounts::merge(int threads) {
     const std::size_t n_workers = workers_.size();
     shard_id_.resize(n_workers);
@@ -104,7 +108,7 @@ void CorpusCounts::select(std::int64_t min_df, std::int64_t max_df, int threads)
         }
     };
     for_each_selected([&](const SelectedTerm& t) { ++start[(t.key >> 48) + 1]; });
-    for (std::size_t i = 1; i <= n_buckets; ++i) start[i] += start[i - 1];
+    accumulate(start);
     selected_.resize(start[n_buckets]);
     std::vector<std::uint32_t> next(start.begin(), start.end() - 1);
     for_each_selected([&](const SelectedTerm& t) { selected_[next[t.key >> 48]++] = t; });
@@ -115,9 +119,10 @@ void CorpusCounts::select(std::int64_t min_df, std::int64_t max_df, int threads)
         const int order = std::memcmp(term(a), term(b), std::min(na, nb));
         return order != 0 ? order < 0 : na < nb;
     };
-    constexpr std::int64_t buckets_a_block = 64;
-    parallel_for(static_cast<std::int64_t>(n_buckets) / buckets_a_block, threads, [&](std::int64_t block, int) {
-        for (auto b = static_cast<std::size_t>(block * buckets_a_block); b < static_cast<std::size_t>((block + 1) * buckets_a_block); ++b)
+    constexpr std::int64_t buckets_per_block = 64;
+    parallel_for(static_cast<std::int64_t>(n_buckets) / buckets_per_block, threads, [&](std::int64_t block, int) {
+        for (auto b = static_cast<std::size_t>(block * buckets_per_block);
+             b < static_cast<std::size_t>((block + 1) * buckets_per_block); ++b)
             std::sort(selected_.begin() + start[b], selected_.begin() + start[b + 1], before);
     });
 
@@ -163,7 +168,7 @@ FrozenVocabulary CorpusCounts::freeze(const std::uint8_t* keep) {
 }
 
 CsrRows CorpusCounts::rows(const Weighting& weighting, int threads) {
-    // First the sizes of the rows without the terms that were dropped, then each block writes to its own place.
+    // First the sizes of the rows without the dropped terms, then each block writes its rows.
     std::vector<std::int64_t> first_row(blocks_.size() + 1, 0);
     for (std::size_t b = 0; b < blocks_.size(); ++b)
         first_row[b + 1] = first_row[b] + static_cast<std::int64_t>(blocks_[b].row_sizes.size());
@@ -186,12 +191,14 @@ CsrRows CorpusCounts::rows(const Weighting& weighting, int threads) {
             indptr[static_cast<std::size_t>(first_row[static_cast<std::size_t>(b)]) + r + 1] = out - row;
         }
         std::uint32_t seen = n_columns.load();
-        while (seen < largest && !n_columns.compare_exchange_weak(seen, largest)) {}
+        while (seen < largest && !n_columns.compare_exchange_weak(seen, largest)) {
+        }
     });
-    for (std::size_t i = 1; i < indptr.size(); ++i) indptr[i] += indptr[i - 1];
+    accumulate(indptr);
     CsrRows rows = allocate_rows(std::move(indptr));
     parallel_for(static_cast<std::int64_t>(blocks_.size()), threads, [&](std::int64_t b, int) {
-        Scratch& s = scratch();
+        const DocumentScratchPool::Lease lease(document_scratch);
+        DocumentScratch& s = *lease;
         Block block = std::move(blocks_[static_cast<std::size_t>(b)]);
         std::vector<TermCount>& row = s.row;
         const TermCount* in = block.counts.data();
@@ -200,7 +207,7 @@ CsrRows CorpusCounts::rows(const Weighting& weighting, int threads) {
             const std::int64_t at = rows.indptr[doc];
             row.assign(in, in + (rows.indptr[doc + 1] - at));
             in += rows.indptr[doc + 1] - at;
-            write_row(row, s, n_columns.load(), weighting, rows.indices.get() + at, rows.data.get() + at);
+            write_weights(row, s, n_columns.load(), weighting, rows.indices.get() + at, rows.data.get() + at);
         }
     });
     blocks_ = {};

@@ -15,22 +15,22 @@ struct FrozenVocabulary {
     SlotTable slots;
 };
 
-// One pass over a corpus that learns the vocabulary and keeps the counts, so that the rows need no second pass:
-// count, select, then freeze, then rows. Every result is the same for any number of threads.
+// Learns the vocabulary in one pass over a corpus and keeps the counts, so that the rows need no second pass. To be
+// called in this order: constructor, select, freeze, rows. Every result is the same for any number of threads.
 class CorpusCounts {
 public:
     CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool with_tf, int threads);
     CorpusCounts(const CorpusCounts&) = delete;
     CorpusCounts(CorpusCounts&&) = default;
 
-    // Of the terms in at least min_df and at most max_df documents, in code point order:
+    // Selects the terms in at least min_df and at most max_df documents, in code point order. Their frequencies:
     void select(std::int64_t min_df, std::int64_t max_df, int threads);
     const std::vector<std::int64_t>& document_frequency() const { return selected_df_; }
     const std::vector<double>& term_frequency() const { return selected_tf_; }  // empty unless with_tf
 
     // The vocabulary of the selected terms with keep[i] (null: all of them). Call once.
     FrozenVocabulary freeze(const std::uint8_t* keep);
-    // The rows of the corpus; call after freeze, once: the counts are given up on the way.
+    // The rows of the corpus. Call once, after freeze: it frees the counts.
     CsrRows rows(const Weighting& weighting, int threads);
 
 private:

@@ -1,4 +1,4 @@
-// Counting the terms of one document after the other.
+// Counts of the terms of one document after the other.
 #pragma once
 
 #include <algorithm>
@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "text/text.h"
+#include "core/scratch.h"
+#include "text/analyzer.h"
 #include "text/vocabulary.h"
 
 namespace ramify {
 
-// n_docs documents of n_fields texts each, document by document; a field's terms count with its weight.
+// n_docs documents of n_fields texts each, document by document; each term of a field counts with the weight of the
+// field.
 struct Corpus {
     const TextView* texts = nullptr;
     std::int64_t n_docs = 0;
@@ -24,11 +26,11 @@ struct TermCount {
     float count;
 };
 
-// Adds up the terms of one document in a table that stays in the first-level cache.
+// Counts the terms of one document in a hash table that stays in the L1 cache.
 class DocumentCounter {
 public:
-    // Makes room for n more terms; call it before add().
-    void expect(std::size_t n) {
+    // Reserves room for n more terms; call it before add().
+    void reserve_more(std::size_t n) {
         const std::size_t needed = size_ + n;
         if (counts_.size() < needed) counts_.resize(needed * 2);
         if (slots_.size() >= needed * 2) return;
@@ -59,10 +61,10 @@ public:
         row.assign(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(size_));
     }
 
-    // Before each document: also after one that ended in an error, since the counter outlives the call.
+    // To be called before each document.
     void clear() {
         size_ = 0;
-        if (slots_.size() > 8192) {  // after an uncommonly long document
+        if (slots_.size() > 8192) {  // after an unusually long document
             slots_ = std::vector<std::uint32_t>(1024, 0);
             counts_ = {};
         } else {
@@ -78,19 +80,19 @@ private:
     std::size_t size_ = 0;
 };
 
-// Remembers the numbers of the terms that were met last. Words follow Zipf's law: most lookups end here, in the cache,
-// instead of in a table of many megabytes.
+// Caches the ids of recent terms. Words follow Zipf's law: most lookups end here, in the L1 or L2 cache, instead of in
+// a table of many megabytes.
 class RecentTerms {
 public:
-    // For a few documents the vocabulary itself is near enough.
+    // For a few documents filling a large cache would not pay off.
     explicit RecentTerms(std::int64_t n_docs) : entries_(n_docs < 256 ? 64 : 8192) {}
 
     struct Entry {
         std::uint64_t first = 0, last = 0;
         std::uint32_t length = 0, id = Slot::empty;
     };
-    Entry& home(const TermKey& key) { return entries_[key.hash & (entries_.size() - 1)]; }
-    static bool holds(const Entry& entry, const TermKey& key) {  // terms over 16 bytes are never kept
+    Entry& slot(const TermKey& key) { return entries_[key.hash & (entries_.size() - 1)]; }
+    static bool holds(const Entry& entry, const TermKey& key) {  // terms over 16 bytes are never cached
         return ((entry.first ^ key.first) | (entry.last ^ key.last) | (entry.length ^ key.length)) == 0;
     }
 
@@ -98,8 +100,8 @@ private:
     std::vector<Entry> entries_;
 };
 
-// What a worker needs again and again; kept by each calling thread, so that a single query allocates nothing.
-struct Scratch {
+// Reused from document to document and from call to call, so that a single query allocates nothing.
+struct DocumentScratch {
     Analyzer analyzer;
     DocumentCounter counter;
     std::vector<TermKey> keys;
@@ -110,17 +112,14 @@ struct Scratch {
     std::vector<float> block_data;
 };
 
-// Not inlined: its address would be computed anew for every term.
-[[gnu::noinline]] inline Scratch& scratch() {
-    static thread_local Scratch kept;
-    return kept;
-}
+using DocumentScratchPool = ScratchPool<DocumentScratch>;
+inline DocumentScratchPool document_scratch;
 
-// Counts the terms of the analysed text, in rounds: what is met at random, a hit or a miss, costs a mispredicted branch
-// each time, so no round branches on it. Recent terms are settled at once; the slots of the others are asked of the memory
-// together before they are read.
+// Counts the terms of the analyzed text in several loops. Whether a term is cached is unpredictable, so no loop
+// branches on it. Cached terms are resolved at once; the slots of the others are all prefetched before the first is
+// read.
 template <class Prefetch, class Lookup>
-void count_terms(Scratch& s, RecentTerms& recent, float weight, Prefetch&& prefetch, Lookup&& lookup) {
+void count_terms(DocumentScratch& s, RecentTerms& recent, float weight, Prefetch&& prefetch, Lookup&& lookup) {
     const auto& terms = s.analyzer.terms();
     const std::size_t n = terms.size();
     if (s.keys.size() < n) s.keys.resize(n * 2), s.ids.resize(n * 2);
@@ -129,7 +128,7 @@ void count_terms(Scratch& s, RecentTerms& recent, float weight, Prefetch&& prefe
     std::size_t n_pending = 0, n_ids = 0;
     for (std::size_t i = 0; i < n; ++i) {
         const TermKey key = s.analyzer.key(terms[i]);
-        const RecentTerms::Entry& entry = recent.home(key);
+        const RecentTerms::Entry& entry = recent.slot(key);
         const bool held = RecentTerms::holds(entry, key);
         pending[n_pending] = key;
         n_pending += !held;
@@ -137,26 +136,27 @@ void count_terms(Scratch& s, RecentTerms& recent, float weight, Prefetch&& prefe
         n_ids += held & (entry.id != Slot::empty);
     }
     for (std::size_t i = 0; i < n_pending; ++i) prefetch(pending[i].hash);
-    s.counter.expect(n);
-    for (std::size_t i = 0; i < n_ids; ++i) s.counter.add(ids[i], weight);  // while the memory is at work
+    s.counter.reserve_more(n);
+    for (std::size_t i = 0; i < n_ids; ++i) s.counter.add(ids[i], weight);  // while the prefetches are under way
     for (std::size_t i = 0; i < n_pending; ++i) {
         const TermKey& key = pending[i];
         const std::uint32_t id = lookup(key);
-        if (key.length <= 16) recent.home(key) = {key.first, key.last, static_cast<std::uint32_t>(key.length), id};
+        if (key.length <= 16) recent.slot(key) = {key.first, key.last, static_cast<std::uint32_t>(key.length), id};
         if (id != Slot::empty) s.counter.add(id, weight);
     }
 }
 
-// Counts of one document, all its fields, in s.row. `lookup` gives a term's number, or Slot::empty to pass it over.
+// Counts the terms of all fields of one document into s.row. `lookup` returns the id of a term, or Slot::empty to skip
+// it.
 template <class Prefetch, class Lookup>
-void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, Scratch& s, RecentTerms& recent,
-                    Prefetch&& prefetch, Lookup&& lookup) {
+void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, DocumentScratch& s,
+                    RecentTerms& recent, Prefetch&& prefetch, Lookup&& lookup) {
     s.counter.clear();
     for (std::int64_t f = 0; f < corpus.n_fields; ++f) {
         const TextView& text = corpus.texts[doc * corpus.n_fields + f];
         s.analyzer.analyze(spec, text);
         count_terms(s, recent, corpus.field_weights[f], prefetch, lookup);
-        if (text.length > (1 << 22)) {  // an uncommonly long text must not hold its memory for ever
+        if (text.length > (1 << 22)) {  // do not keep the memory of an unusually long text
             s.analyzer = {};
             s.keys = {};
             s.ids = {};

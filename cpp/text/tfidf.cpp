@@ -12,19 +12,20 @@ namespace ramify {
 
 namespace {
 
-// Sorts by column, `width` bits a pass. Rows have tens to hundreds of entries, where that beats comparisons.
-template <int n_passes>
+// Radix sort by column, `width` bits at a time. Rows have tens to hundreds of entries, where it beats comparison sorts.
+template <int n_digits>
 void radix_sort(std::vector<TermCount>& row, std::vector<TermCount>& other, int width) {
     const std::uint32_t mask = (1u << width) - 1;
-    std::array<std::array<std::uint32_t, 128>, n_passes> starts{};
+    std::array<std::array<std::uint32_t, 128>, n_digits> starts{};
     for (const TermCount& c : row)
-        for (int pass = 0; pass < n_passes; ++pass) ++starts[static_cast<std::size_t>(pass)][c.id >> (pass * width) & mask];
-    for (int pass = 0; pass < n_passes; ++pass) {
-        auto& start = starts[static_cast<std::size_t>(pass)];
+        for (int digit = 0; digit < n_digits; ++digit)
+            ++starts[static_cast<std::size_t>(digit)][c.id >> (digit * width) & mask];
+    for (int digit = 0; digit < n_digits; ++digit) {
+        auto& start = starts[static_cast<std::size_t>(digit)];
         std::uint32_t sum = 0;
         for (std::uint32_t i = 0; i <= mask; ++i) sum += std::exchange(start[i], sum);
         TermCount* const out = other.data();
-        for (const TermCount& c : row) out[start[c.id >> (pass * width) & mask]++] = c;
+        for (const TermCount& c : row) out[start[c.id >> (digit * width) & mask]++] = c;
         row.swap(other);
     }
 }
@@ -35,8 +36,9 @@ void sort_counts(std::vector<TermCount>& row, std::vector<TermCount>& other, std
         return;
     }
     other.resize(row.size());
-    const int n_bits = std::bit_width(n_columns), n_passes = (n_bits + 6) / 7, width = (n_bits + n_passes - 1) / n_passes;
-    switch (n_passes) {
+    const int n_bits = std::bit_width(n_columns), n_digits = (n_bits + 6) / 7,
+              width = (n_bits + n_digits - 1) / n_digits;
+    switch (n_digits) {
         case 1: return radix_sort<1>(row, other, width);
         case 2: return radix_sort<2>(row, other, width);
         case 3: return radix_sort<3>(row, other, width);
@@ -52,15 +54,15 @@ double weigh_count(double count, const Weighting& w) {
         return table;
     }();
     if (w.binary) return 1.0;
-    if (!w.sublinear || count < 1.0) return count;  // below one, in a light field, 1 + ln would fall below nought
-    const auto whole = static_cast<std::size_t>(std::min(count, 1e9));
-    return whole < small.size() && static_cast<double>(whole) == count ? small[whole] : 1.0 + std::log(count);
+    if (!w.sublinear || count < 1.0) return count;  // below 1, in a field of small weight, 1 + ln would be negative
+    const auto integer = static_cast<std::size_t>(std::min(count, 1e9));
+    return integer < small.size() && static_cast<double>(integer) == count ? small[integer] : 1.0 + std::log(count);
 }
 
 }  // namespace
 
-void write_row(std::vector<TermCount>& row, Scratch& s, std::uint32_t n_columns, const Weighting& w,
-               std::int32_t* indices, float* data) {
+void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_t n_columns, const Weighting& w,
+                   std::int32_t* indices, float* data) {
     sort_counts(row, s.sorting, n_columns);
     double total = 0.0;
     s.values.resize(row.size());
@@ -79,7 +81,7 @@ void write_row(std::vector<TermCount>& row, Scratch& s, std::uint32_t n_columns,
 }
 
 CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
-                     const Corpus& corpus, int threads) {
+                   const Corpus& corpus, int threads) {
     constexpr std::int64_t block_size = 64;
     struct Block {
         std::unique_ptr<std::int32_t[]> indices;
@@ -90,9 +92,11 @@ CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, c
     std::vector<std::int64_t> indptr(static_cast<std::size_t>(corpus.n_docs) + 1, 0);
     const auto n_columns = static_cast<std::uint32_t>(vocabulary.n_terms);
 
-    std::vector<RecentTerms> recent(static_cast<std::size_t>(worker_count(n_blocks, threads)), RecentTerms(corpus.n_docs));
+    std::vector<RecentTerms> recent(static_cast<std::size_t>(worker_count(n_blocks, threads)),
+                                    RecentTerms(corpus.n_docs));
     parallel_for(n_blocks, threads, [&](std::int64_t b, int worker_id) {
-        Scratch& s = scratch();
+        const DocumentScratchPool::Lease lease(document_scratch);
+        DocumentScratch& s = *lease;
         Block& block = blocks[static_cast<std::size_t>(b)];
         std::size_t at = 0;
         auto prefetch = [&](std::uint64_t hash) { vocabulary.prefetch(hash); };
@@ -104,7 +108,7 @@ CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, c
                 s.block_indices.resize((at + row.size()) * 2);
                 s.block_data.resize((at + row.size()) * 2);
             }
-            write_row(row, s, n_columns, weighting, s.block_indices.data() + at, s.block_data.data() + at);
+            write_weights(row, s, n_columns, weighting, s.block_indices.data() + at, s.block_data.data() + at);
             indptr[static_cast<std::size_t>(doc) + 1] = static_cast<std::int64_t>(row.size());
             at += row.size();
         }
@@ -114,12 +118,13 @@ CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, c
         std::copy_n(s.block_data.data(), at, block.data.get());
     });
 
-    for (std::size_t i = 1; i < indptr.size(); ++i) indptr[i] += indptr[i - 1];
+    accumulate(indptr);
     CsrRows rows = allocate_rows(std::move(indptr));
     parallel_for(n_blocks, threads, [&](std::int64_t b, int) {
         Block block = std::move(blocks[static_cast<std::size_t>(b)]);
         const std::int64_t at = rows.indptr[static_cast<std::size_t>(b * block_size)];
-        const std::int64_t n = rows.indptr[static_cast<std::size_t>(std::min(corpus.n_docs, (b + 1) * block_size))] - at;
+        const std::int64_t n =
+            rows.indptr[static_cast<std::size_t>(std::min(corpus.n_docs, (b + 1) * block_size))] - at;
         std::copy_n(block.indices.get(), n, rows.indices.get() + at);
         std::copy_n(block.data.get(), n, rows.data.get() + at);
     });

@@ -6,25 +6,25 @@
 #include <vector>
 
 #include "core/csr.h"
+#include "text/analyzer.h"
 #include "text/term_counter.h"
-#include "text/text.h"
 #include "text/vocabulary.h"
 
 namespace ramify {
 
 struct Weighting {
     enum class Norm { none, l1, l2 };
-    bool binary = false;     // a term counts once a document
+    bool binary = false;     // a term counts at most once in a document
     bool sublinear = false;  // 1 + ln(count)
     Norm norm = Norm::l2;
     const double* idf = nullptr;  // (n_terms), or null
 };
 
-// Sorts the counts of a row, which name columns by now, and writes its weights.
-void write_row(std::vector<TermCount>& row, Scratch& s, std::uint32_t n_columns, const Weighting& w,
-               std::int32_t* indices, float* data);
+// Sorts the counts of a row, whose ids are columns by now, and writes its weights.
+void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_t n_columns, const Weighting& w,
+                   std::int32_t* indices, float* data);
 
-// The rows of a corpus; terms that are not in the vocabulary are passed over.
+// The rows of a corpus; terms outside the vocabulary are skipped.
 CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
                    const Corpus& corpus, int threads);
 

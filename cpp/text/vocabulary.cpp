@@ -6,7 +6,7 @@ namespace ramify {
 
 namespace {
 
-void place(SlotTable& slots, const Slot& slot, std::uint64_t hash) {
+void insert(SlotTable& slots, const Slot& slot, std::uint64_t hash) {
     std::uint64_t i = home_slot(hash, slots.size());
     while (slots[i].id != Slot::empty) i = i + 1 == slots.size() ? 0 : i + 1;
     slots[i] = slot;
@@ -24,7 +24,7 @@ void check_vocabulary(const VocabularyView& view, std::uint64_t n_bytes) {
         ascending &= view.offsets[i] >= last;
         last = view.offsets[i];
     }
-    if (!ascending || last != n_bytes) fail("the vocabulary's term borders do not fit its text");
+    if (!ascending || last != n_bytes) fail("the vocabulary's offsets do not match its bytes");
     std::uint64_t n_empty = 0, n_outside = 0, n_mislabelled = 0;
     for (std::uint64_t i = 0; i < view.n_slots; ++i) {
         const Slot& slot = view.slots[i];
@@ -33,22 +33,22 @@ void check_vocabulary(const VocabularyView& view, std::uint64_t n_bytes) {
         } else if (slot.id >= view.n_terms) {
             ++n_outside;
         } else {
-            // find() compares only the middles of long terms, so a slot must not promise another length than its term has.
+            // find() compares only the middles of long terms, so the length in a slot must be that of its term.
             const std::uint64_t length = view.offsets[slot.id + 1] - view.offsets[slot.id];
             n_mislabelled += (slot.meta & 255u) != std::min<std::uint64_t>(length, 255);
         }
     }
     if (n_empty == 0) fail("the vocabulary's hash table is full");
-    if (n_outside > 0) fail("the vocabulary's hash table names terms that are not there");
-    if (n_mislabelled > 0) fail("the vocabulary's hash table does not fit its terms");
+    if (n_outside > 0) fail("the vocabulary's hash table has term ids out of range");
+    if (n_mislabelled > 0) fail("the vocabulary's hash table does not match its terms");
 }
 
 SlotTable make_slots(const std::uint64_t* offsets, const std::uint8_t* padded_bytes, std::int64_t n_terms) {
-    // Two thirds full: short searches, and a third less to map than with a power of two.
+    // Two thirds full: short probes, and smaller than a power of two.
     SlotTable slots(static_cast<std::size_t>(n_terms) + static_cast<std::size_t>(n_terms) / 2 + 8);
     for (std::int64_t id = 0; id < n_terms; ++id) {
         const TermKey key(padded_bytes + offsets[id], offsets[id + 1] - offsets[id]);
-        place(slots, {key, static_cast<std::uint32_t>(id)}, key.hash);
+        insert(slots, {key, static_cast<std::uint32_t>(id)}, key.hash);
     }
     return slots;
 }
@@ -66,14 +66,14 @@ std::uint32_t VocabularyBuilder::add(const TermKey& key) {
     std::memset(bytes_.data() + end + key.length, 0, term_padding);
     offsets_.push_back(end + key.length);
     hashes_.push_back(key.hash);
-    place(slots_, {key, id}, key.hash);
+    insert(slots_, {key, id}, key.hash);
     return id;
 }
 
 void VocabularyBuilder::grow() {
     SlotTable larger(slots_.size() * 2);
     for (const Slot& slot : slots_)
-        if (slot.id != Slot::empty) place(larger, slot, hashes_[slot.id]);
+        if (slot.id != Slot::empty) insert(larger, slot, hashes_[slot.id]);
     slots_.swap(larger);
 }
 

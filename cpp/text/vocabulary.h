@@ -1,8 +1,8 @@
-// Terms as bytes (UTF-8, lone surrogates as three bytes) and a hash table that finds a term's number.
+// Terms as bytes (UTF-8, lone surrogates as three bytes) and a hash table from terms to ids.
 //
-// The frozen form is three flat arrays, so that it can be memory-mapped: terms in byte order, which is code point order,
-// one after the other in `bytes`, their borders in `offsets`, and an open-addressing table of slots. A slot carries the
-// first and the last eight bytes of its term: terms of up to sixteen bytes, which is nearly all words, are settled
+// The frozen form is three flat arrays, so that it can be memory-mapped: terms in byte order, which is code point
+// order, one after the other in `bytes`, their borders in `offsets`, and an open-addressing table of slots. A slot
+// holds the first and the last eight bytes of its term: terms of up to sixteen bytes, nearly all words, are resolved
 // within one cache line.
 #pragma once
 
@@ -40,7 +40,7 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
     return static_cast<std::uint64_t>(r) ^ static_cast<std::uint64_t>(r >> 64);
 }
 
-// A term with what every table asks of it. The hash is part of the saved format: a change of it needs a new version.
+// A term with its hash. The hash is part of the saved format: changing it needs a new version.
 struct TermKey {
     const std::uint8_t* bytes;
     std::size_t length;
@@ -49,7 +49,7 @@ struct TermKey {
 
     TermKey() = default;
     TermKey(const std::uint8_t* p, std::size_t n) : bytes(p), length(n), first(term_prefix(p, n)) {
-        // Read in any case and dropped if short: a branch here would be taken at random.
+        // Loaded in any case and dropped if short: a branch here would be unpredictable.
         const std::uint64_t tail = load_8(p + (n > 8 ? n - 8 : 0));
         last = n > 8 ? tail : 0;
         constexpr std::uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u, k2 = 0xa0761d6478bd642fu;
@@ -66,18 +66,20 @@ struct Slot {
     std::uint32_t meta = 0;  // length, at most 255, in the low byte; 24 bits of the hash above
 
     Slot() = default;
-    Slot(const TermKey& key, std::uint32_t term_id) : first(key.first), last(key.last), id(term_id), meta(meta_of(key)) {}
+    Slot(const TermKey& key, std::uint32_t term_id)
+        : first(key.first), last(key.last), id(term_id), meta(meta_of(key)) {}
     bool may_be(const TermKey& key) const { return first == key.first && last == key.last && meta == meta_of(key); }
 
 private:
     static std::uint32_t meta_of(const TermKey& key) {
-        return static_cast<std::uint32_t>(key.length < 255 ? key.length : 255) | static_cast<std::uint32_t>(key.hash) << 8;
+        return static_cast<std::uint32_t>(key.length < 255 ? key.length : 255) | static_cast<std::uint32_t>(key.hash)
+                                                                                     << 8;
     }
 };
 static_assert(sizeof(Slot) == 24);
 using SlotTable = LargeVector<Slot>;
 
-// Where a search begins: the hash scaled to the table, which may have any size.
+// First slot to probe: the hash scaled to the table, which may have any size.
 inline std::uint64_t home_slot(std::uint64_t hash, std::uint64_t n_slots) {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>(static_cast<Wide>(hash) * n_slots >> 64);
@@ -92,7 +94,7 @@ struct VocabularyView {
 
     void prefetch(std::uint64_t hash) const { __builtin_prefetch(slots + home_slot(hash, n_slots)); }
 
-    // The term's number, or Slot::empty.
+    // The id of the term, or Slot::empty.
     std::uint32_t find(const TermKey& key) const {
         for (std::uint64_t i = home_slot(key.hash, n_slots);; i = i + 1 == n_slots ? 0 : i + 1) {
             const Slot& slot = slots[i];
@@ -108,13 +110,13 @@ struct VocabularyView {
     }
 };
 
-// Whether native code may follow the arrays: throws std::invalid_argument that says what is wrong.
+// Checks that the arrays are safe to use; throws std::invalid_argument with the reason if not.
 void check_vocabulary(const VocabularyView& view, std::uint64_t n_bytes);
 
-// The table of terms that are all different, with term_padding readable bytes behind the last of them.
+// The hash table of distinct terms, with term_padding readable bytes behind the last of them.
 SlotTable make_slots(const std::uint64_t* offsets, const std::uint8_t* padded_bytes, std::int64_t n_terms);
 
-// A vocabulary that grows. Numbers are given in the order of first appearance.
+// A vocabulary that grows. Ids are given in the order of first appearance.
 class VocabularyBuilder {
 public:
     VocabularyBuilder();

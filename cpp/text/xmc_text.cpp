@@ -11,7 +11,7 @@ namespace ramify {
 
 namespace {
 
-constexpr std::size_t max_remembered = 100;
+constexpr std::size_t max_recorded = 100;
 
 struct LineError {
     std::string reason;
@@ -35,9 +35,9 @@ std::string quoted(const char* p, const char* end) {
     return text;
 }
 
-// Reads the digits at p, appends them to a decimal number, and returns how many there were: eight at a time within one
-// word where eight bytes are left, since a loop that ends after a few digits is mostly mispredicted branches. The number
-// overflows silently behind 19 digits.
+// Reads the digits at p, appends them to a decimal number, and returns their count: eight at a time within one word
+// where eight bytes are left, since a loop that ends after a few digits is mostly mispredicted branches. The number
+// overflows silently after 19 digits.
 [[gnu::always_inline]] inline std::int64_t read_digits(const char*& p, const char* end, std::uint64_t& number) {
     static constexpr std::uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
     const char* const start = p;
@@ -48,7 +48,7 @@ std::string quoted(const char* p, const char* end) {
         const std::uint64_t other = ((x + 0x7676767676767676u) | x) & 0x8080808080808080u;
         const int n = std::countr_zero(other) / 8;  // 8 if all are digits
         if (n == 0) return p - start;
-        x <<= (8 - n) * 8;  // noughts in front
+        x <<= (8 - n) * 8;  // leading zeros
         x = (x * 10 + (x >> 8)) & 0x00ff00ff00ff00ffu;
         x = (x * 100 + (x >> 16)) & 0x0000ffff0000ffffu;
         x = (x * 10000 + (x >> 32)) & 0xffffffffu;
@@ -64,14 +64,16 @@ std::int64_t parse_id(const char*& p, const char* end, const char* what, std::in
     const char* const start = p;
     std::uint64_t number = 0;
     const std::int64_t n_digits = read_digits(p, end, number);
-    if (n_digits == 0 || n_digits > 18) fail(std::string(what) + " " + quoted(start, end) + " is not a number from 0 up");
+    if (n_digits == 0 || n_digits > 18)
+        fail(std::string(what) + " " + quoted(start, end) + " is not a non-negative integer");
     const auto id = static_cast<std::int64_t>(number);
     if (id >= limit)
-        fail(std::string(what) + " " + std::to_string(id) + " is beyond the " + std::to_string(limit) + " of the header");
+        fail(std::string(what) + " " + std::to_string(id) + " is beyond the " + std::to_string(limit) +
+             " of the header");
     return id;
 }
 
-// Most values have few digits: an integer below 2^53 over a power of ten up to 10^22 is correctly rounded as is.
+// Most values have few digits: an integer below 2^53 divided by a power of ten up to 10^22 is correctly rounded.
 double parse_value(const char*& p, const char* end) {
     static constexpr double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                         1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
@@ -81,7 +83,7 @@ double parse_value(const char*& p, const char* end) {
     if (q < end && (*q == '-' || *q == '+')) ++q;
     std::uint64_t mantissa = 0;
     std::int64_t n_digits = 1, n_fraction = 0;
-    if (end - q > 1 && q[0] == '0' && q[1] == '.') {  // by far the most common beginning
+    if (end - q > 1 && q[0] == '0' && q[1] == '.') {  // by far the most common prefix
         ++q;
     } else {
         n_digits = read_digits(q, end, mantissa);
@@ -105,13 +107,13 @@ double parse_value(const char*& p, const char* end) {
     return v;
 }
 
-// What one block of lines holds; rows in order.
+// Contents of one block of lines; rows in order.
 struct BlockRows {
     std::vector<std::int64_t> label_ends, feature_ends;
     std::vector<std::int32_t> labels;
     GrowingArray<std::int32_t> features;
     GrowingArray<float> values;
-    std::vector<BadLine> bad;  // lines counted from the block's first
+    std::vector<BadLine> bad;  // line numbers within the block
     std::vector<std::int64_t> bad_rows;
     std::int64_t n_lines = 0;
 };
@@ -133,7 +135,7 @@ struct LineParser {
             rows.features.cut(first_feature);
             rows.values.cut(first_feature);
             rows.bad_rows.push_back(rows.n_lines);
-            if (rows.bad.size() < max_remembered) rows.bad.push_back({rows.n_lines, std::move(error.reason)});
+            if (rows.bad.size() < max_recorded) rows.bad.push_back({rows.n_lines, std::move(error.reason)});
         }
         ++rows.n_lines;
     }
@@ -142,14 +144,14 @@ struct LineParser {
         if (p == end || blank(*p)) return p;  // no labels
         const char* token_end = p;
         while (token_end < end && !blank(*token_end) && *token_end != ':') ++token_end;
-        if (token_end < end && *token_end == ':') return p;  // features at once: no labels either
+        if (token_end < end && *token_end == ':') return p;  // features already: no labels either
         while (true) {
             rows.labels.push_back(static_cast<std::int32_t>(parse_id(p, end, "label", limits.n_labels)));
             if (p == end || blank(*p)) break;
-            if (*p != ',') fail("label " + quoted(p, end) + " is not a number from 0 up");
+            if (*p != ',') fail("label " + quoted(p, end) + " is not a non-negative integer");
             ++p;
         }
-        // A label that is named twice is one label.
+        // A repeated label counts once.
         const auto begin = rows.labels.begin() + static_cast<std::ptrdiff_t>(first);
         if (!std::is_sorted(begin, rows.labels.end())) std::sort(begin, rows.labels.end());
         rows.labels.erase(std::unique(begin, rows.labels.end()), rows.labels.end());
@@ -169,8 +171,9 @@ struct LineParser {
             ++p;
             const float value = static_cast<float>(parse_value(p, end));
             if (!std::isfinite(value))
-                fail("feature " + std::to_string(id) + " has the value " + quoted(token, end) + ", which is not finite");
-            if (value == 0.0f) continue;  // says nothing, and would look like an entry
+                fail("feature " + std::to_string(id) + " has the value " + quoted(token, end) +
+                     ", which is not finite");
+            if (value == 0.0f) continue;  // zeros are not stored
             ascending &= id > last;
             last = id;
             rows.features.push_back_reserved(static_cast<std::int32_t>(id));
@@ -179,17 +182,19 @@ struct LineParser {
         if (!ascending) sort_features(first);
     }
 
-    // Unsorted ids are put in order; values of a repeated id are added up.
+    // Sorts features by id; values of a repeated id are summed.
     void sort_features(std::size_t first) {
         sorting.clear();
-        for (std::size_t i = first; i < rows.features.size(); ++i) sorting.emplace_back(rows.features[i], rows.values[i]);
+        for (std::size_t i = first; i < rows.features.size(); ++i)
+            sorting.emplace_back(rows.features[i], rows.values[i]);
         std::stable_sort(sorting.begin(), sorting.end(), [](auto& a, auto& b) { return a.first < b.first; });
         std::size_t out = first;
         for (std::size_t i = 0; i < sorting.size();) {
             float sum = 0.0f;
             const std::int32_t id = sorting[i].first;
             for (; i < sorting.size() && sorting[i].first == id; ++i) sum += sorting[i].second;
-            if (!std::isfinite(sum)) fail("the values of feature " + std::to_string(id) + " add up to a sum that is not finite");
+            if (!std::isfinite(sum))
+                fail("the values of feature " + std::to_string(id) + " have a sum that is not finite");
             if (sum == 0.0f) continue;
             rows.features[out] = id;
             rows.values[out] = sum;
@@ -212,7 +217,7 @@ std::int64_t XmcTextParser::feed(const char* data, std::int64_t size, bool last,
     }
     constexpr std::int64_t block_size = 1 << 18;
     const std::int64_t used = end - data, n_blocks = (used + block_size - 1) / block_size;
-    auto line_start = [&](std::int64_t at) -> const char* {  // of the first line that begins at `at` or behind
+    auto line_start = [&](std::int64_t at) -> const char* {  // start of the first line at or after `at`
         if (at <= 0) return data;
         if (at >= used) return end;
         const void* found = std::memchr(data + at - 1, '\n', static_cast<std::size_t>(used - at + 1));
@@ -230,25 +235,26 @@ std::int64_t XmcTextParser::feed(const char* data, std::int64_t size, bool last,
             p = line_end + 1;
         }
     });
-    // Where each block goes, in order; then all are copied at once.
-    struct Place {
+    // First the position of each block, in order; then all are copied in parallel.
+    struct Position {
         std::size_t row, label, feature;
     };
-    std::vector<Place> places;
+    std::vector<Position> positions;
     for (BlockRows& block : blocks) {
         for (BadLine& bad : block.bad) {
-            if (bad_.size() < max_remembered) bad_.push_back({first_line_ + row_ + bad.line, std::move(bad.reason)});
+            if (bad_.size() < max_recorded) bad_.push_back({first_line_ + row_ + bad.line, std::move(bad.reason)});
         }
         for (const std::int64_t row : block.bad_rows) bad_rows_.push_back(row_ + row);
         row_ += block.n_lines;
         if (stop_at_bad && !block.bad_rows.empty()) return used;
         label_ends.grow(block.label_ends.size());
         values.grow(block.values.size());
-        places.push_back({feature_ends.grow(block.feature_ends.size()), labels.grow(block.labels.size()), features.grow(block.features.size())});
+        positions.push_back({feature_ends.grow(block.feature_ends.size()), labels.grow(block.labels.size()),
+                             features.grow(block.features.size())});
     }
     parallel_for(n_blocks, threads_, [&](std::int64_t b, int) {
         BlockRows& block = blocks[static_cast<std::size_t>(b)];
-        const auto [row, label, feature] = places[static_cast<std::size_t>(b)];
+        const auto [row, label, feature] = positions[static_cast<std::size_t>(b)];
         for (std::size_t i = 0; i < block.label_ends.size(); ++i) {
             label_ends[row + i] = block.label_ends[i] + static_cast<std::int64_t>(label);
             feature_ends[row + i] = block.feature_ends[i] + static_cast<std::int64_t>(feature);

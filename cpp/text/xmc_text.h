@@ -1,4 +1,5 @@
-// The sparse text format of the extreme classification repository: one point a line, `l1,l2 f:v f:v`, or only `f:v f:v`.
+// The sparse text format of the extreme classification repository: one sample on a line, `l1,l2 f:v f:v`, or only `f:v
+// f:v`.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@
 
 namespace ramify {
 
-// An array that grows by realloc: large ones are moved by the system without a copy, so the peak stays near the size.
+// An array that grows by realloc: the system moves large ones without a copy, so peak memory stays near the size.
 template <class T>
 class GrowingArray {
 public:
@@ -20,12 +21,12 @@ public:
     GrowingArray& operator=(const GrowingArray&) = delete;
     ~GrowingArray() { std::free(data_); }
 
-    // Adds n items that the caller fills in; returns where they begin.
+    // Appends n uninitialized items; returns the index of the first.
     std::size_t grow(std::size_t n) {
         if (size_ + n > capacity_) resize_capacity((size_ + n) + (size_ + n) / 2);
         return std::exchange(size_, size_ + n);
     }
-    // Room for n more items, which push_back_reserved then takes for granted.
+    // Reserves room for n more items, which push_back_reserved relies on.
     void reserve_more(std::size_t n) {
         if (size_ + n > capacity_) resize_capacity((size_ + n) * 2);
     }
@@ -35,7 +36,7 @@ public:
     T* data() { return data_; }
     T& operator[](std::size_t i) { return data_[i]; }
 
-    // Hands the memory over, cut to size; free it with std::free.
+    // Returns the memory, shrunk to size; free it with std::free.
     T* release() {
         resize_capacity(size_);
         size_ = capacity_ = 0;
@@ -64,21 +65,21 @@ public:
     struct Limits {
         std::int64_t n_features;
         std::int64_t n_labels;
-        bool with_labels;  // lines begin with labels
+        bool with_labels;  // lines start with labels
     };
 
-    // first_line: the number of the first line that feed() will see, for messages.
+    // first_line: line number of the first line that feed() gets, for messages.
     XmcTextParser(Limits limits, std::int64_t first_line, int threads);
 
-    // Parses the whole lines in [data, data + size), and what follows the last line end if `last`. Returns how many
-    // bytes were used. Bad lines are left out and remembered; with stop_at_bad the caller gives up at the first, and the
-    // rest is not kept.
+    // Parses the complete lines in [data, data + size), and the rest behind the last line end if `last`. Returns the
+    // number of bytes consumed. Bad lines are skipped and recorded; with stop_at_bad the rows behind the first bad line
+    // are not kept.
     std::int64_t feed(const char* data, std::int64_t size, bool last, bool stop_at_bad);
 
-    const std::vector<std::int64_t>& bad_rows() const { return bad_rows_; }  // lines from the first, counted from 0
-    const std::vector<BadLine>& bad_lines() const { return bad_; }  // the first few
+    const std::vector<std::int64_t>& bad_rows() const { return bad_rows_; }  // indices of bad lines, from 0
+    const std::vector<BadLine>& bad_lines() const { return bad_; }           // the first few
 
-    GrowingArray<std::int64_t> label_ends, feature_ends;  // (rows) running totals
+    GrowingArray<std::int64_t> label_ends, feature_ends;  // (rows) cumulative counts
     GrowingArray<std::int32_t> labels, features;
     GrowingArray<float> values;
 

@@ -181,7 +181,7 @@ def test_equal_products_are_ordered_by_name_and_empty_lists_are_no_trouble():
 
 def test_a_query_of_another_width_is_refused():
     _, lists, names = made(40, 5, 3)
-    with pytest.raises(ValueError, match="width"):
+    with pytest.raises(ValueError, match="dimension"):
         lists.search(np.zeros((1, 6), np.float32), names, 3, 1, 1)
 
 
@@ -189,7 +189,7 @@ CODE = """
 import hashlib
 import numpy as np
 from ramify import native
-from test_vector_lists import made
+from test_ivf import made
 _, lists, names = made(900, 75, 20)
 queries = np.random.default_rng(3).standard_normal((50, 75)).astype(np.float32)
 queries[0] *= 1e6

@@ -107,12 +107,12 @@ def test_no_texts():
 @pytest.mark.parametrize(
     ("tokens", "begin", "words"),
     [
-        ([3, N_WORDS], [0, 2], "token 50 is none of the encoder's 50"),
-        ([3, -1], [0, 2], "token -1 is none"),
+        ([3, N_WORDS], [0, 2], "token 50 is outside the encoder's vocabulary of 50"),
+        ([3, -1], [0, 2], "token -1 is outside"),
         ([3, 4], [0, 0, 2], "text 0 has 0 tokens"),
-        ([3] * 60, [0, 60], "has 60 tokens; the encoder reads 1 to 42"),
-        ([3, 4], [0, 1], "do not begin at the first token and end with the last"),
-        ([3, 4], [0, 3, 2], "tokens; the encoder reads"),
+        ([3] * 60, [0, 60], "has 60 tokens; the encoder takes 1 to 42"),
+        ([3, 4], [0, 1], "from 0 to the number of tokens"),
+        ([3, 4], [0, 3, 2], "tokens; the encoder takes"),
     ],
 )
 def test_bad_texts_are_refused_in_words(tokens, begin, words):
@@ -127,7 +127,7 @@ def test_weights_that_do_not_fit_are_refused():
     name = "encoder.layer.1.output.dense.weight"
     with pytest.raises(ValueError, match="do not fit together"):
         native_encoder(model.config, {**weights, name: weights[name][:, 1:]})
-    with pytest.raises(ValueError, match="cannot be shared by 3 heads"):
+    with pytest.raises(ValueError, match="not a multiple of the 3 attention heads"):
         native.neural.TextEncoder(*(np.zeros((4, 20), np.float32),) * 2, (np.ones(20, np.float32),) * 2, 3, 8, 1e-12)
 
 

@@ -46,5 +46,5 @@ def test_against_the_slow_twin(share, threads):
         assert np.mean(ids == expected) > 0.98  # what is equal but for rounding may change places
         one = native.ann.merge_neighbor_labels(*((a[7:8], b[7:8]) for a, b in found), of_points, 40, share, k, 1)
         assert np.array_equal(one[0][0], ids[7])
-    with pytest.raises(ValueError, match="points"):
+    with pytest.raises(ValueError, match="samples"):
         native.ann.merge_neighbor_labels(found[0], (points[1:], near[1][1:]), of_points, 40, share, 3, 1)

@@ -139,8 +139,6 @@ def test_small_clusters_among_many_points(loss):
     M = sparse.csr_matrix((random.random((1500, 2)) < 0.03).astype(np.float32))
     config = LinearConfig(loss=loss, C=2.0, **EXACT)
     W = fit_ovr(X, Y, M, clusters=np.array([0, 9, 20]), config=config)
-    start = fit_ovr(X, Y, M, clusters=np.array([0, 9, 20]), config=config, start=W)
-    assert np.allclose(W.toarray(), start.toarray(), atol=0.02)
     n_single = 0
     for label in (0, 5, 8, 9, 19):
         y = signs(Y, label)
@@ -202,30 +200,6 @@ print(native.matrix.isa(), hashlib.sha256(b"".join(out[1:])).hexdigest())
 """
     found = digests(code, Path(__file__).parent)
     assert len(set(found.values())) == 1, found
-
-
-@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
-def test_warm_start(loss):
-    X, Y = problem(n=400, seed=10)
-    config = LinearConfig(loss=loss, threshold=0.0, tolerance=0.01, max_passes=3000)
-    W = fit_ovr(X, Y, config=config)
-    few = LinearConfig(loss=loss, threshold=0.0, tolerance=1e-6, max_passes=1)
-    again, cold = (fit_ovr(X, Y, config=few, start=start).toarray() for start in (W, None))
-    worse = 0
-    for label in range(Y.shape[1]):
-        y = signs(Y, label)
-        a, b, best = (
-            reference.ovr_objective(X.toarray(), y, w.astype(float), loss=loss)
-            for w in (again[label], cold[label], W.toarray()[label])
-        )
-        if loss != "hinge":  # whose weights do not tell the dual variables of points on the margin
-            assert a == pytest.approx(best, rel=0.02)  # one pass from the solution stays there
-        worse += b > a
-    assert worse > Y.shape[1] / 2 or loss == "hinge"  # and one pass from nothing does not reach it
-    part = sparse.csr_matrix(W.multiply(abs(W) > 0.3))
-    M = sparse.csr_matrix(np.ones((400, 1), np.float32))
-    exact = fit_ovr(X, Y, M, config=config, start=part)
-    assert np.allclose(exact.toarray(), W.toarray(), atol=0.1)
 
 
 def test_threshold_and_number_of_weights():
@@ -300,7 +274,6 @@ def test_refuses_what_does_not_fit():
         ({"clusters": np.array([0, 9, 4, 21])}, "borders"),
         ({"relevance": Y[:, ::-1]}, "exactly where"),
         ({"relevance": -Y}, "negative"),
-        ({"start": sparse.csr_matrix((21, 40))}, "start is"),
     ]:
         with pytest.raises(DataError, match=message):
             fit_ovr(X, Y, **options)

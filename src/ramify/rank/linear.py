@@ -54,7 +54,6 @@ def fit_ovr(
     clusters: LongArray | None = None,
     config: LinearConfig | None = None,
     relevance: Csr | None = None,
-    start: Csr | None = None,
     seed: int = 0,
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -70,7 +69,6 @@ def fit_ovr(
     clusters : borders (clusters + 1,): cluster c has the labels from clusters[c] up to clusters[c + 1]; None: all
         labels are one cluster. A label that belongs to several clusters is a column of Y in each
     relevance : costs of the positives, with the pattern of Y; None: 1 each
-    start : weights (L × (d + 1)) to start from, such as those of an earlier training; saves time, changes no goal
     progress : called with the number of labels that are done
 
     Returns
@@ -79,7 +77,7 @@ def fit_ovr(
     """
     config = config or LinearConfig()
     mixed = Mixed.of(X)
-    n, d = mixed.shape
+    n = mixed.shape[0]
     n_labels = Y.shape[1]
     borders = np.array([0, n_labels], np.int64) if clusters is None else np.ascontiguousarray(clusters, np.int64)
     if Y.shape[0] != n:
@@ -88,8 +86,6 @@ def fit_ovr(
         raise DataError(f"clusters must be ascending borders from 0 to {n_labels}")
     if M is not None and M.shape != (n, len(borders) - 1):
         raise DataError(f"M is {M.shape[0]} × {M.shape[1]}, needed is {n} points × {len(borders) - 1} clusters")
-    if start is not None and start.shape != (n_labels, d + 1):
-        raise DataError(f"start is {start.shape[0]} × {start.shape[1]}, needed is {n_labels} × {d + 1}")
     positives = _without_zeros(as_csr(Y, "Y"))
     if relevance is not None:
         positives = as_csr(relevance, "relevance")
@@ -102,13 +98,12 @@ def fit_ovr(
         positives.T.tocsr(),
         None if M is None else _without_zeros(as_csr(M, "M")).T.tocsr(),
         borders,
-        None if start is None else as_csr(start, "start"),
         loss=config.loss,
         positive_costs=config.positive_costs(np.bincount(positives.indices, minlength=n_labels)),
         negative_cost=config.C * config.negative_weight,
         bias=config.bias,
         tolerance=config.tolerance,
-        max_passes=config.max_passes,
+        max_epochs=config.max_passes,
         threshold=config.threshold,
         max_weights=config.max_nonzeros_per_label or 0,
         with_relevance=relevance is not None,

@@ -13,12 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ramify.base.types import AnyArray
+from ramify.native.linear import MARGIN_BONUS
 
-MARGIN_BONUS = 1e-5
-"""Margins over 1 would all tie at a hinge; this much a unit puts the wider one first (as in cpp/beam.h).
-
-Inner nodes share theirs with everything below, where it would drown what the labels say: it ends at a margin of 2.
-"""
 CERTAIN_MARGIN = 40.0
 """What a label that nothing speaks against gets on top: more than any other has."""
 

@@ -1,4 +1,4 @@
-#include "text/text.h"
+#include "text/analyzer.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -9,7 +9,7 @@ namespace ramify {
 
 namespace {
 
-constexpr std::uint32_t table_size = 0x40000;  // planes 0 to 3; letters elsewhere are asked for one by one
+constexpr std::uint32_t table_size = 0x40000;  // planes 0 to 3; other planes are classified one code point at a time
 
 inline std::uint8_t* encode(std::uint32_t c, std::uint8_t* out) {
     if (c < 0x80) {
@@ -30,13 +30,13 @@ inline std::uint8_t* encode(std::uint32_t c, std::uint8_t* out) {
     return out;
 }
 
-// Writes code points as UTF-8 and notes where each begins.
+// Writes code points as UTF-8 and records the start of each.
 struct CodePointWriter {
     std::uint8_t* const start;
     std::uint8_t* out;
     std::vector<std::uint32_t>& borders;
 
-    void close() { borders.push_back(static_cast<std::uint32_t>(out - start)); }  // where the last one ends
+    void close() { borders.push_back(static_cast<std::uint32_t>(out - start)); }  // end of the last one
     void operator()(std::uint32_t c) {
         close();
         out = encode(c, out);
@@ -70,7 +70,8 @@ void Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text) {
 }
 
 void Analyzer::reserve_bytes(std::int64_t n_code_points) {
-    // Four bytes a code point, a blank or two around each word, and room for copies that write past the end of a word.
+    // Four bytes for a code point, up to two blanks around each word, and slack for copies that write past the end of a
+    // word.
     const std::size_t needed = static_cast<std::size_t>(n_code_points) * 6 + 64;
     if (bytes_.size() < needed) bytes_.resize(needed);
 }
@@ -97,7 +98,7 @@ void Analyzer::words(const AnalyzerSpec& spec, const TextView& text) {
         }
     }
 
-    // Tokens go to bytes_ one after the other with a blank between: an n-gram is then a range of it.
+    // Tokens are written to bytes_ one after the other with a blank between, so an n-gram is a range of it.
     const bool has_stop_words = spec.stop_words.size() > 0;
     std::uint8_t* out = bytes_.data();
     auto emit = [&](std::int64_t begin, std::int64_t end) {
@@ -186,7 +187,7 @@ void Analyzer::chars_in_words(const AnalyzerSpec& spec, const TextView& text) {
         const std::size_t last = borders_.size();
         put.close();
         for (int n = spec.min_n; n <= spec.max_n; ++n) {
-            if (last - first <= static_cast<std::size_t>(n)) {  // a short word counts once, whole
+            if (last - first <= static_cast<std::size_t>(n)) {  // a word shorter than n counts once, as a whole
                 terms_.push_back({borders_[first], borders_[last] - borders_[first]});
                 break;
             }

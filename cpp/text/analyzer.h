@@ -1,4 +1,4 @@
-// Cutting text into terms exactly as scikit-learn's analysers do.
+// Tokenization: splits text into terms exactly as scikit-learn's analyzers do.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct TextView {
     }
 };
 
-// What the analysers must know of a code point. The answers come from the host language, so that words end where its
-// own regular expressions end them; they are asked once for the planes that hold letters.
+// Lower case and character class of every code point. They come from the host language, so that words end where its own
+// regular expressions end them; the planes that hold letters are tabulated once.
 class UnicodeTable {
 public:
     static constexpr std::uint32_t lower_mask = 0x1fffff, word_flag = 1u << 30, space_flag = 1u << 31;
@@ -51,16 +51,16 @@ struct AnalyzerSpec {
     std::shared_ptr<const UnicodeTable> unicode;
 };
 
-// The terms of one text after the other. Terms are byte ranges of one buffer that is used again for the next text.
+// Produces the terms of one text after the other. Terms are byte ranges of a buffer that is reused for the next text.
 class Analyzer {
 public:
     struct Term {
-        std::uint32_t begin, length;
+        std::uint32_t start, length;
     };
 
     void analyze(const AnalyzerSpec& spec, const TextView& text);
     const std::vector<Term>& terms() const { return terms_; }
-    TermKey key(const Term& term) const { return {bytes_.data() + term.begin, term.length}; }
+    TermKey key(const Term& term) const { return {bytes_.data() + term.start, term.length}; }
 
 private:
     void words(const AnalyzerSpec& spec, const TextView& text);
@@ -71,7 +71,7 @@ private:
 
     std::vector<std::uint8_t> bytes_, lowered_;
     std::vector<std::uint64_t> word_, wide_;
-    std::vector<std::uint32_t> borders_;  // of tokens (begin, end, begin, …) or of code points
+    std::vector<std::uint32_t> borders_;  // of tokens (start, end, start, …) or of code points
     std::vector<Term> terms_;
 };
 
