@@ -34,11 +34,7 @@ template <class T, int Dims = 1>
 using InOut = nb::ndarray<T, nb::ndim<Dims>, nb::c_contig, nb::device::cpu>;
 
 // An array argument, by name; never converted.
-inline nb::arg array(const char* name) {
-    nb::arg argument(name);
-    argument.noconvert();
-    return argument;
-}
+inline auto array(const char* name) { return nb::arg(name).noconvert(); }
 
 inline std::int64_t ssize(std::size_t n) { return static_cast<std::int64_t>(n); }
 
