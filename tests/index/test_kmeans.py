@@ -46,7 +46,7 @@ def test_halves_as_in_the_slow_twin():
         for a in range(64)
         for b in (0, 1, 2, 3, 5, 13, 40)
         if a != b
-        for part in reference.balanced_halves(dense, 1, lambda members, a=a, b=b: (a, b), 50)
+        for part in reference.balanced_2means(dense, 1, lambda members, a=a, b=b: (a, b), 50)
     }
     assert frozenset(left) in ends
 
