@@ -1,4 +1,4 @@
-"""What the benchmarks share: measuring in fresh processes, and tables."""
+"""Shared by the benchmarks: measurements in fresh processes, and Markdown tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run_child(
 
 
 def alternate(jobs: dict[str, Any], runs: int) -> dict[str, dict[str, float]]:
-    """Run each job `runs` times, one after the other in turn, and return the medians of what they report."""
+    """Run the jobs in turn, `runs` times each, and return the medians of what they report."""
     results: dict[str, list[dict[str, float]]] = {name: [] for name in jobs}
     for _ in range(runs):
         for name, job in jobs.items():
@@ -47,7 +47,7 @@ def print_table(header: list[str], rows: list[list[str]]) -> None:
 
 
 def print_machine() -> None:
-    """Say what the figures were measured on."""
+    """Print interpreter, processor, cores and instruction set."""
     from ramify import native
 
     model = next(

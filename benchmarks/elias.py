@@ -1,11 +1,11 @@
-"""ELIAS: what each part of it brings, what pruning costs, and what all of it takes.
+"""ELIAS: accuracy of each component, effect of pruning, and cost.
 
-    python benchmarks/elias.py WORK/bench/tibkat-gnd
-    python benchmarks/elias.py DATA/tibkat-gnd --texts --field lang=en --encoder MODEL --max-len 64
+    python benchmarks/elias.py MATRICES/tibkat-gnd
+    python benchmarks/elias.py RECORDS/tibkat-gnd --texts --field lang=en --encoder MODEL --max-length 64
 
-A folder holds either matrices ({X,Y}.{trn,tst}.npz, as the peers' harness makes them) or, with --texts, records
-({trn,tst}.jsonl.xz with text and labels). Every model is trained in a process of its own, with validation rows out of
-the training part; test labels that were never seen in training are dropped, and rows left without labels with them.
+A directory holds either matrices ({X,Y}.{trn,tst}.npz) or, with --texts, records ({trn,tst}.jsonl.xz with text and
+labels). Every model is trained in its own process, with a validation set taken from the training data; test labels that
+do not occur in training are dropped, and test samples left without labels with them.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ if settings["texts"]:
     queries = [[text] for text in X_test[:300]]
 else:
     X, Y, X_test, Y_test = (matrix(name) for name in ("X.trn", "Y.trn", "X.tst", "Y.tst"))
-    queries = [X_test[i] for i in range(300)]
+    queries = [X_test[i] for i in range(min(300, X_test.shape[0]))]
 encoder = ramify.BagEncoder()
 if settings["encoder"]:
-    encoder = ramify.TransformerEncoder(settings["encoder"], frozen=True, max_len=settings["max_len"])
-    encoder.set_params(windows=settings.get("windows", 1))
-import ramify.nn.trainer
+    encoder = ramify.TransformerEncoder(settings["encoder"], frozen=True, max_length=settings["max_length"])
+    encoder.set_params(n_windows=settings.get("n_windows", 1))
 model = eval(sys.argv[3], {"ramify": ramify, "encoder": encoder, "path": settings["encoder"]})
 before = peak(); cpu = time.process_time(); wall = time.time()
 model.fit(X, Y)
@@ -90,41 +89,41 @@ MODELS = [
 
 
 def main() -> None:
-    """Train and measure each model on each folder."""
+    """Train and measure each model on each data set."""
     import json
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("data", nargs="+", help="folders of matrices or records")
-    parser.add_argument("--models", nargs="*", default=MODELS, help="expressions; `encoder` is the one asked for")
-    parser.add_argument("--texts", action="store_true", help="the folders hold records")
-    parser.add_argument("--field", help="records whose field has this value only, as in lang=en")
-    parser.add_argument("--without", type=int, nargs="*", default=[], help="labels to leave out")
-    parser.add_argument("--rows", type=int, default=10**9, help="test rows at most")
-    parser.add_argument("--train-rows", type=int, default=10**9, help="training rows at most")
-    parser.add_argument("--encoder", help="folder of a transformer; it stays frozen")
-    parser.add_argument("--max-len", type=int, default=64)
-    parser.add_argument("--pruning", action="store_true", help="also search with fewer edges")
+    parser.add_argument("data", nargs="+", help="directories of matrices or records")
+    parser.add_argument("--models", nargs="*", default=MODELS, help="expressions; `encoder` is the selected encoder")
+    parser.add_argument("--texts", action="store_true", help="the directories hold records")
+    parser.add_argument("--field", help="use only records with this value of a field, as in lang=en")
+    parser.add_argument("--without", type=int, nargs="*", default=[], help="label ids to exclude")
+    parser.add_argument("--rows", type=int, default=10**9, help="maximum number of test samples")
+    parser.add_argument("--train-rows", type=int, default=10**9, help="maximum number of training samples")
+    parser.add_argument("--encoder", help="directory of a transformer, used frozen")
+    parser.add_argument("--max-length", type=int, default=64, help="tokens per text")
+    parser.add_argument("--pruning", action="store_true", help="also measure with pruned label graphs")
     parser.add_argument("--work", type=Path, default=Path("demo/benchmark"))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     print_machine()
-    options = ("texts", "field", "without", "rows", "train_rows", "encoder", "max_len", "pruning")
+    options = ("texts", "field", "without", "rows", "train_rows", "encoder", "max_length", "pruning")
     settings = json.dumps({name: getattr(args, name) for name in options})
     rows, pruned = [], []
-    for place in args.data:
+    for path in args.data:
         for model in args.models:
-            r = run_child(MEASURE, place, settings, model, args.work / "elias", " ".join(COLUMNS))
+            r = run_child(MEASURE, path, settings, model, args.work / "elias", " ".join(COLUMNS))
             title = model.replace("ramify.", "").replace("encoder=encoder, ", "").replace("encoder=encoder", "")
             costs = [f"{r[c]:.0f}" for c in ("cpu", "wall", "memory", "size", "one")]
             for name, *figures in r["rows"]:
                 last = name == r["rows"][-1][0]
                 rows.append(
-                    [Path(place).name, title + name, *(f"{x:.2f}" for x in figures), *(costs if last else [""] * 5)]
+                    [Path(path).name, title + name, *(f"{x:.2f}" for x in figures), *(costs if last else [""] * 5)]
                 )
                 print(" ".join(rows[-1]), flush=True)
-            print("validation by pass:", " ".join(f"{score:.1f}" for _, score in r["history"]), flush=True)
+            print("validation by epoch:", " ".join(f"{score:.1f}" for _, score in r["history"]), flush=True)
             for how, kept, metrics in r["pruning"]:
-                pruned.append([Path(place).name, title, how, f"{kept:.1%}", *(f"{x:.2f}" for x in metrics.values())])
+                pruned.append([Path(path).name, title, how, f"{kept:.1%}", *(f"{x:.2f}" for x in metrics.values())])
     costs = ["train CPU s", "wall s", "peak MB", "MB", "one query µs"]
     print_table(["data", "model", *COLUMNS, "shortlist", *costs], rows)
     if pruned:

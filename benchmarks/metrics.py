@@ -1,6 +1,6 @@
-"""Metrics: all of P, nDCG, R, PSP, PSnDCG, coverage and F1 of a million rows with a hundred predictions each.
+"""Metrics: P, nDCG, R, PSP, PSnDCG, coverage and F1 of a million samples with a hundred predictions each.
 
-python benchmarks/metrics.py [--rows 1000000] [--width 100] [--labels 500000] [--runs 3]
+python benchmarks/metrics.py [--rows 1000000] [--k 100] [--labels 500000] [--runs 3]
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ truth = sparse.csr_matrix((np.ones(5 * n, np.float32), rng.integers(0, L, 5 * n,
                            np.arange(0, 5 * n + 1, 5)), shape=(n, L))
 truth.sum_duplicates(); truth.data[:] = 1
 ids = rng.integers(0, L, (n, k), dtype=np.int32)
-ids[:, 0] = truth.indices[truth.indptr[:-1]]  # some are right
+ids[:, 0] = truth.indices[truth.indptr[:-1]]  # some are correct
 ids[::2, 3] = truth.indices[truth.indptr[1::2][: len(ids[::2])] - 1]
 ranking = ramify.Ranking(ids, np.zeros((n, k), np.float32), L)
 counts = LabelCounts(n, np.bincount(truth.indices, minlength=L))
@@ -43,7 +43,7 @@ print(json.dumps({"cpu": time.process_time() - cpu, "wall": time.perf_counter() 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--width", type=int, default=100)
+    parser.add_argument("--k", type=int, default=100)
     parser.add_argument("--labels", type=int, default=500_000)
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
@@ -51,13 +51,13 @@ def main() -> None:
     names = {"ranking": "ranking metrics by decile", "all": "ramify.evaluate (with F1)"}
     jobs = {
         f"{name}, {threads} thread{'s' * (threads > 1)}": functools.partial(
-            run_child, CODE, args.rows, args.width, args.labels, threads, what
+            run_child, CODE, args.rows, args.k, args.labels, threads, what
         )
         for what, name in names.items()
         for threads in (1, 2)
     }
     rows = [[name, f"{r['cpu']:.2f}", f"{r['wall']:.2f}"] for name, r in alternate(jobs, args.runs).items()]
-    print_table([f"{args.rows:,} × {args.width}", "CPU s", "wall s"], rows)
+    print_table([f"{args.rows:,} × {args.k}", "CPU s", "wall s"], rows)
 
 
 if __name__ == "__main__":

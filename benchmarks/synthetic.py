@@ -1,4 +1,4 @@
-"""Synthetic data with the shape of real data: Zipf's law for labels and for features, labels in topics."""
+"""Synthetic data with the statistics of real data: Zipf-distributed labels and features, labels grouped in topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import sparse
 def zipf(n_labels: int, *, n_test: int = 1000, seed: int = 0) -> tuple[Any, Any, Any]:
     """Return training features (n × d), labels (n × L) and test features.
 
-    About three labels a point; its words belong to its labels, to their topic, and to nobody.
+    About three labels per sample; its words belong to its labels, to their topic, or to neither.
     """
     random = np.random.default_rng(seed)
     n = max(20_000, n_labels) + n_test
@@ -19,7 +19,7 @@ def zipf(n_labels: int, *, n_test: int = 1000, seed: int = 0) -> tuple[Any, Any,
     n_topics = max(20, n_labels // 50)
 
     def draw(size: int, exponent: float, shape: Any) -> Any:
-        """Numbers below `size` by a power law, by inverting its distribution."""
+        """Integers below `size` from a power law, by inverting its distribution."""
         u = random.random(shape)
         power = 1 - exponent
         return np.minimum(((u * (size**power - 1) + 1) ** (1 / power)).astype(np.int64) - 1, size - 1)

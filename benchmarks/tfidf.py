@@ -1,9 +1,9 @@
-"""TF-IDF: Ramify beside scikit-learn and PECOS's vectoriser on the same texts.
+"""TF-IDF: Ramify beside scikit-learn and PECOS's vectorizer on the same texts.
 
     python benchmarks/tfidf.py TEXTS.jsonl.xz [--pecos-python PYTHON] [--runs 3]
 
-Every measurement is a fresh process that runs once to warm up and then measures; the peers take turns. CPU seconds are
-of the whole process, so they hold for any number of threads. `--pecos-python` is an interpreter that has libpecos.
+Every measurement is a fresh process that runs once before it measures; the libraries alternate. CPU seconds are those
+of the whole process, with any number of threads. `--pecos-python` is an interpreter with libpecos.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def measure(fit, one):
 RAMIFY = (
     READ
     + """
-from ramify.features import Tfidf
+from ramify import Tfidf
 def fit(texts):
     model = Tfidf(sublinear_tf=True, min_df=2, threads=threads)
     return model, model.fit_transform(texts).shape
@@ -69,7 +69,7 @@ measure(fit, lambda model, text: model.predict([text], threads=1))
 EQUAL = (
     READ
     + """
-from ramify.features import Tfidf
+from ramify import Tfidf
 from sklearn.feature_extraction.text import TfidfVectorizer
 worst = 0.0
 for options in ({}, {"ngram_range": (1, 2), "min_df": 2}, {"analyzer": "char_wb", "ngram_range": (3, 4), "min_df": 3}):
@@ -86,7 +86,7 @@ print(json.dumps({"worst": worst}))
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("texts", help="JSON Lines with a field 'text'; plain, .gz or .xz")
-    parser.add_argument("--pecos-python", help="interpreter with libpecos; without it PECOS is left out")
+    parser.add_argument("--pecos-python", help="interpreter with libpecos; PECOS is omitted without it")
     parser.add_argument("--runs", type=int, default=3)
     args = parser.parse_args()
     jobs = {
@@ -100,7 +100,7 @@ def main() -> None:
             jobs[f"PECOS, {threads} thread{'s' * (threads > 1)}"] = job
     print_machine()
     worst = run_child(EQUAL, args.texts, 1)["worst"]
-    print(f"Largest difference from scikit-learn on a tenth of the texts, three analysers: {worst:.1e}\n")
+    print(f"Largest difference from scikit-learn on a tenth of the texts, three analyzers: {worst:.1e}\n")
     results = alternate(jobs, args.runs)
     base = results["scikit-learn"]
     rows = [

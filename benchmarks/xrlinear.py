@@ -1,11 +1,11 @@
-"""XR-Linear beside PECOS: training, queries, batches, size, opening, memory and quality; and how cost grows with L.
+"""XR-Linear beside PECOS: training, queries, batches, size, loading, memory and accuracy; scaling with the labels.
 
-    python benchmarks/xrlinear.py --data WORK/bench/tibkat-gnd --pecos WORK/venvs/pecos/bin/python
-    python benchmarks/xrlinear.py --quality WORK/bench/eurlex-57k WORK/bench/tibkat-gnd
+    python benchmarks/xrlinear.py --data MATRICES/tibkat-gnd --pecos PYTHON
+    python benchmarks/xrlinear.py --quality MATRICES/eurlex-57k MATRICES/tibkat-gnd
     python benchmarks/xrlinear.py --scaling 10000 100000 1000000
 
-WORK is where the peers' harness keeps its environments and matrices ({X,Y}.{trn,tst}.npz). Both sides train on the same
-matrices and are measured by the same metric code; each phase runs in a process of its own.
+A directory of MATRICES holds {X,Y}.{trn,tst}.npz; PYTHON is an interpreter with libpecos. Both libraries train on the
+same matrices and are measured by the same metric code; each phase runs in its own process.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def size(path): return sum(os.path.getsize(os.path.join(a, f)) for a, _, fs in o
 def done(**values): print(json.dumps(values))
 def per_query(one, rows):
     for row in rows[:20]: one(row)
-    rounds = []
+    medians = []
     for _ in range(3):
         taken = []
         for row in rows:
             start = time.perf_counter_ns(); one(row); taken.append(time.perf_counter_ns() - start)
-        rounds.append(np.median(taken) / 1e3)
-    return float(np.median(rounds))
+        medians.append(np.median(taken) / 1e3)
+    return float(np.median(medians))
 """
 
 TRAIN_RAMIFY = (
     LOAD
     + """
 import ramify
-from ramify.models.xrlinear import XRLinear  # so that importing is not measured
+ramify.XRLinear  # imported here, so that importing is not measured
 X, Y = matrix("X.trn"), matrix("Y.trn")
 ramify.XRLinear.pecos(threads=1).fit(X[:50], Y[:50])
 before = peak(); cpu = time.process_time(); wall = time.time()
@@ -74,12 +74,12 @@ PREDICT_RAMIFY = (
     LOAD
     + """
 import ramify
-from ramify.models.xrlinear import XRLinear
+ramify.XRLinear
 X = matrix("X.tst")
-opening = []
+loading = []
 for _ in range(5):
-    start = time.perf_counter(); model = ramify.load(sys.argv[2]); opening.append(time.perf_counter() - start)
-rows = [X[i] for i in range(1000)]
+    start = time.perf_counter(); model = ramify.load(sys.argv[2]); loading.append(time.perf_counter() - start)
+rows = [X[i] for i in range(min(1000, X.shape[0]))]
 model.predict_topk(X[:200], k=10)
 batch = []
 for _ in range(3):
@@ -87,7 +87,7 @@ for _ in range(3):
 np.save(sys.argv[2] + ".top.npy", model.predict_topk(X, k=100).ids)
 model.threads = 1
 one = per_query(lambda row: model.predict_topk(row, k=10), rows)
-done(open=float(np.median(opening) * 1e3), batch=float(np.median(batch)), one=one)
+done(load=float(np.median(loading) * 1e3), batch=float(np.median(batch)), one=one)
 """
 )
 
@@ -96,18 +96,18 @@ PREDICT_PECOS = (
     + """
 from pecos.xmc.xlinear.model import XLinearModel
 X = matrix("X.tst")
-rows = [X[i] for i in range(1000)]
+rows = [X[i] for i in range(min(1000, X.shape[0]))]
 results = {}
 for mode in ("BINARY_SEARCH_CHUNKED", "HASH_CHUNKED"):
     start = time.perf_counter(); model = XLinearModel.load(sys.argv[2], is_predict_only=True, weight_matrix_type=mode)
-    opening = time.perf_counter() - start
+    loading = time.perf_counter() - start
     model.predict(X[:200], only_topk=10, beam_size=10, threads=2)
     batch = []
     for _ in range(3):
         cpu = time.process_time(); model.predict(X, only_topk=10, beam_size=10, threads=2)
         batch.append((time.process_time() - cpu) / X.shape[0] * 1e6)
     one = per_query(lambda row: model.predict(row, only_topk=10, beam_size=10, threads=1), rows)
-    results[mode] = (opening * 1e3, float(np.median(batch)), one)
+    results[mode] = (loading * 1e3, float(np.median(batch)), one)
 P = model.predict(X, only_topk=100, beam_size=10, threads=2)
 top = np.full((X.shape[0], 100), -1, np.int32)
 for i in range(X.shape[0]):
@@ -115,8 +115,8 @@ for i in range(X.shape[0]):
     order = np.argsort(-P.data[a:b], kind="stable")[:100]
     top[i, : len(order)] = P.indices[a:b][order]
 np.save(sys.argv[2] + ".top.npy", top)
-opening, batch, one = (min(r[i] for r in results.values()) for i in range(3))
-done(open=opening, batch=batch, one=one)
+loading, batch, one = (min(r[i] for r in results.values()) for i in range(3))
+done(load=loading, batch=batch, one=one)
 """
 )
 
@@ -124,7 +124,7 @@ COLUMNS = ("P@1", "P@3", "P@5", "PSP@5", "nDCG@5", "R@10", "R@100")
 
 
 def metrics(data: str, top: Path) -> dict[str, float]:
-    """Metrics of both sides by the same code."""
+    """Metrics of both libraries by the same code."""
     import numpy as np
     from scipy import sparse
 
@@ -138,7 +138,7 @@ def metrics(data: str, top: Path) -> dict[str, float]:
 
 
 def beside_pecos(data: str, pecos: str, work: Path, runs: int) -> None:
-    """Both sides, alternating, on the same matrices."""
+    """Train and query both libraries, alternating, on the same matrices."""
     ours, theirs = work / "ramify", work / "pecos"
     train = alternate(
         {
@@ -160,14 +160,14 @@ def beside_pecos(data: str, pecos: str, work: Path, runs: int) -> None:
         ("training, wall s, two threads", train, "wall"),
         ("training, peak MB above the input", train, "memory"),
         ("model, MB", train, "size"),
-        ("opening, ms", predict, "open"),
+        ("loading, ms", predict, "load"),
         ("one query, µs median, one thread, through Python", predict, "one"),
-        ("batch, CPU µs a row", predict, "batch"),
+        ("batch, CPU µs/row", predict, "batch"),
     ):
         a, b = table["Ramify"][key], table["PECOS"][key]
         rows.append([title, f"{a:.1f}", f"{b:.1f}", f"{b / a:.1f}"])
     print_table([Path(data).name, "Ramify", "PECOS", "ratio"], rows)
-    quality = {name: metrics(data, Path(f"{place}.top.npy")) for name, place in (("Ramify", ours), ("PECOS", theirs))}
+    quality = {name: metrics(data, Path(f"{path}.top.npy")) for name, path in (("Ramify", ours), ("PECOS", theirs))}
     print_table([Path(data).name, *COLUMNS], [[name, *(f"{q[c]:.2f}" for c in COLUMNS)] for name, q in quality.items()])
 
 
@@ -183,21 +183,21 @@ model.save(sys.argv[3])
 model.threads = 1
 result = ramify.evaluate(ranking, Y_test, Y)
 names = sys.argv[4].split()
-one = per_query(lambda row: model.predict_topk(row, k=10), [X_test[i] for i in range(500)])
+one = per_query(lambda row: model.predict_topk(row, k=10), [X_test[i] for i in range(min(500, X_test.shape[0]))])
 done(cpu=cpu, size=size(sys.argv[3]), one=one, **{name: result[name] for name in names})
 """
 )
 
 
 def quality(data: list[str], models: list[str], work: Path) -> None:
-    """Quality of settings, given as expressions."""
+    """Accuracy and cost of models, given as expressions."""
     rows = []
-    for place in data:
+    for path in data:
         for model in models:
-            r = run_child(QUALITY, place, model, work / "model", " ".join(COLUMNS))
+            r = run_child(QUALITY, path, model, work / "model", " ".join(COLUMNS))
             cells = [f"{r[c]:.2f}" for c in COLUMNS]
             short = model.replace("ramify.", "")
-            rows.append([Path(place).name, short, *cells, f"{r['cpu']:.0f}", f"{r['size']:.0f}", f"{r['one']:.0f}"])
+            rows.append([Path(path).name, short, *cells, f"{r['cpu']:.0f}", f"{r['size']:.0f}", f"{r['one']:.0f}"])
             print(" ".join(rows[-1]), flush=True)
     print_table(["data", "model", *COLUMNS, "train CPU s", "MB", "one query µs"], rows)
 
@@ -213,40 +213,42 @@ before = peak(); cpu = time.process_time()
 model = ramify.XRLinear.pecos(threads=2).fit(X, Y)
 cpu = time.process_time() - cpu; memory = peak() - before
 model.save(sys.argv[2])
-opening = []
+loading = []
 for _ in range(5):
     del model  # so that freeing it is not measured
-    start = time.perf_counter(); model = ramify.load(sys.argv[2]); opening.append(time.perf_counter() - start)
+    start = time.perf_counter(); model = ramify.load(sys.argv[2]); loading.append(time.perf_counter() - start)
 model.threads = 1
-rows = [X_test[i] for i in range(500)]
+rows = [X_test[i] for i in range(min(500, X_test.shape[0]))]
 one = per_query(lambda row: model.predict_topk(row, k=10), rows)
 done(n=X.shape[0], d=X.shape[1], nnz=X.nnz, cpu=cpu, memory=memory, size=size(sys.argv[2]), one=one,
-     open=float(np.median(opening)) * 1e3)
+     load=float(np.median(loading)) * 1e3)
 """
 )
 
 
 def scaling(sizes: list[int], work: Path) -> None:
-    """How cost grows with the number of labels."""
+    """Cost by number of labels, on synthetic data."""
     here = Path(__file__).parent
     rows = []
     for n_labels in sizes:
         r = run_child(SCALING, n_labels, work / "model", here)
-        figures = [f"{r[key]:.0f}" for key in ("cpu", "memory", "size", "open", "one")]
+        figures = [f"{r[key]:.0f}" for key in ("cpu", "memory", "size", "load", "one")]
         rows.append([f"{n_labels:,}", f"{r['n']:,}", *figures])
         print(" ".join(rows[-1]), flush=True)
     print_table(
-        ["labels", "points", "training CPU s", "peak MB above the input", "model MB", "opening ms", "one query µs"],
+        ["labels", "samples", "training CPU s", "peak MB above the input", "model MB", "loading ms", "one query µs"],
         rows,
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="*", default=[], help="folders of matrices to compare with PECOS on")
-    parser.add_argument("--pecos", help="python of an environment that has libpecos")
-    parser.add_argument("--quality", nargs="*", default=[], help="folders of matrices to measure settings on")
-    parser.add_argument("--models", nargs="*", default=["ramify.XRLinear()", "ramify.XRLinear(n_trees=3)"])
+    parser.add_argument("--data", nargs="*", default=[], help="directories of matrices for the comparison with PECOS")
+    parser.add_argument("--pecos", help="interpreter with libpecos")
+    parser.add_argument("--quality", nargs="*", default=[], help="directories of matrices to measure models on")
+    parser.add_argument(
+        "--models", nargs="*", default=["ramify.XRLinear()", "ramify.XRLinear(n_trees=3)"], help="expressions"
+    )
     parser.add_argument("--scaling", nargs="*", type=int, default=[], help="numbers of labels")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--work", type=Path, default=Path("demo/benchmark"))

@@ -1,4 +1,4 @@
-"""What `make demo` runs: learn the docstrings of this very Python and answer three descriptions."""
+"""What `make demo` runs: train on the docstrings of the running Python and answer three queries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import ramify
 
-QUESTIONS = [
+QUERIES = [
     "Solve a linear system of equations with a symmetric matrix.",
     "Split a string into words at white space.",
     "Compute the mean of an array along an axis.",
@@ -20,8 +20,8 @@ def main() -> None:
     print(f"{data!r}\n")
 
     models = {
-        "Popular, the floor that every model must beat": ramify.Popular(),
-        "XRLinear, a tree of linear classifiers": ramify.XRLinear(),
+        "Popular, the baseline every model must beat": ramify.Popular(),
+        "XRLinear, a label tree with linear classifiers": ramify.XRLinear(),
     }
     for title, model in models.items():
         start = time.perf_counter()
@@ -30,13 +30,13 @@ def main() -> None:
         print(f"{title}; trained in {seconds:.1f} s:")
         print(ramify.evaluate(model.predict_topk(test.texts, k=100), test.labels(), train.labels()), end="\n\n")
 
-    place = Path("demo/xr-linear")
-    model.save(place)
-    model = ramify.load(place)
-    print(f"XRLinear, saved to {place} and opened again, answers three descriptions:")
-    for question, labels in zip(QUESTIONS, model.predict_topk(QUESTIONS, k=5).labels(), strict=True):
-        print(f"  {question}")
-        print("    " + ", ".join(f"{name} {score:.2f}" for name, score in labels))
+    path = Path("demo/xr-linear")
+    model.save(path)
+    model = ramify.load(path)
+    print(f"XRLinear, saved to {path} and loaded again, answers three queries:")
+    for query, labels in zip(QUERIES, model.predict_topk(QUERIES, k=5).labels(), strict=True):
+        print(f"  {query}")
+        print("    " + ", ".join(f"{label} {score:.2f}" for label, score in labels))
 
 
 if __name__ == "__main__":

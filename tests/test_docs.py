@@ -1,49 +1,112 @@
-"""What the documents show must run."""
+"""The code, commands, names and links of the documentation work."""
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import importlib
 import pkgutil
 import re
 import runpy
+import shlex
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ramify
-from ramify.cli.main import make_parser
+from ramify.cli.options import configured_model
+from ramify.cli.parser import make_parser
+from ramify.models import REGISTRY, model_class
 
 ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "ramify"
 README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "benchmarks").glob("*.md")),
+]
+EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+NEEDED = {"lightdxml": ["faiss"], "xrtransformer": ["torch", "transformers"]}
+"""Optional packages of an example."""
 
 
-def test_the_readme_s_python(tmp_path, monkeypatch, capsys):
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
+
+
+def page_id(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture
+def few(pydoc):
+    """Training and test parts of the built-in data with a few hundred samples each."""
+    return {name: pydoc.split(name).subset(np.arange(300)) for name in ("train", "test")}
+
+
+# ---- code and commands ----
+
+
+def test_first_python_block_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    code = re.search(r"```python\n(.*?)```", README, re.S)[1]
+    code = blocks(README, "python")[0]
     assert len([line for line in code.splitlines() if line.strip()]) <= 11
     exec(compile(code, "README.md", "exec"), {})
     assert "nDCG" in capsys.readouterr().out
     assert (tmp_path / "model" / "manifest.json").exists()
 
 
-def test_the_readme_s_shell_is_understood():
-    lines = re.search(r"```sh\n(.*?)```", README, re.S)[1].splitlines()
-    parser = make_parser()
-    for line in lines:
-        command = re.sub(r"\s#.*|[|>] (jq|output).*", "", line).split("ramify ", 1)[1].split()
-        if "--help" not in command:
-            assert parser.parse_args(command).command == command[0]
-
-
-@pytest.mark.parametrize("name", ["demo", "features"])
-def test_the_examples_run(name, tmp_path, monkeypatch, capsys):
+def test_second_python_block_of_the_readme_runs(tiny, few, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAMIFY_CACHE", str(tmp_path / "cache"))
+    code, n_paths = re.subn(r'^path = ".*?"', f"path = {tiny!r}", blocks(README, "python")[1], flags=re.M)
+    assert n_paths == 1, "the block names its encoder in a line path = ..."
+    code = code.replace("max_length=64", "max_length=32")  # the tiny model has 32 positions
+    exec(compile(code, "README.md", "exec"), {"ramify": ramify, **few})
+    assert "edges" in capsys.readouterr().out
+
+
+def test_readme_has_two_python_blocks():
+    assert len(blocks(README, "python")) == 2
+
+
+def test_python_blocks_of_the_docs_run(few, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        names = {"ramify": ramify, **few}
+        for code in blocks(page.read_text(), "python"):
+            exec(compile(code, str(page), "exec"), names)
+
+
+def test_shell_block_of_the_readme_is_valid():
+    parser = make_parser()
+    for line in blocks(README, "sh")[0].splitlines():
+        command = shlex.split(re.sub(r"[|>] (jq|output).*", "", line).split("ramify ", 1)[1], comments=True)
+        if "--help" in command:
+            continue
+        args = parser.parse_args(command)
+        assert args.command == command[0]
+        if args.command == "train":
+            configured_model(model_class(args.model), args.config, args.set)  # the parameters exist
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_runs(name, tmp_path, monkeypatch, capsys, request):
+    for package in NEEDED.get(name, []):
+        pytest.importorskip(package)
+    arguments = [request.getfixturevalue("tiny"), "200"] if name == "xrtransformer" else []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAMIFY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
     runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
     assert capsys.readouterr().out
 
 
-def test_every_module_has_working_examples_in_its_docstrings():
+def test_examples_in_docstrings_run():
     failures = 0
     for info in pkgutil.walk_packages(ramify.__path__, "ramify."):
         if not info.name.endswith(("__main__", "_core")):
@@ -51,24 +114,69 @@ def test_every_module_has_working_examples_in_its_docstrings():
     assert doctest.testmod(ramify).failed + failures == 0
 
 
-def test_the_readme_s_models_are_true():
-    """A model is called more than "to come" in the README exactly if it is in the registry."""
-    from ramify.models import REGISTRY
-
-    rows = re.findall(r"^\| (.*?) \| `([a-z-]+)` \| (.*?) \|$", README, re.M)
-    assert {key for _, key, state in rows if state != "to come"} == set(REGISTRY)
-    for words, _, state in rows:
-        for name in re.findall(r"`(\w+)`", words.partition(":")[0]):
-            assert hasattr(ramify, name) == (state != "to come"), name
+# ---- names ----
 
 
-def test_every_file_of_the_map_is_there():
-    """ARCHITECTURE.md names the folders and files that there are."""
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    for folder in ("base", "io", "features", "labels", "index", "rank", "nn", "metrics", "models", "cli"):
-        listed = re.search(rf"^  {folder}/(.*?)(?=^  \w|^tests/)", text, re.S | re.M)[1]
-        for file in (ROOT / "src" / "ramify" / folder).glob("*.py"):
-            if file.stem not in ("__init__", "types"):
-                assert file.stem in listed or file.stem == "base", f"{folder}/{file.name} is not on the map"
-    for folder in (ROOT / "cpp").iterdir():
-        assert f"{folder.name}/" in text.partition("cpp/")[2], f"cpp/{folder.name} is not on the map"
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_uses_public_names_only(name):
+    code = (ROOT / "examples" / f"{name}.py").read_text()
+    assert re.findall(r"^[ \t]*(?:from|import) ramify.*$", code, re.M) == ["import ramify"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_names_and_parameters_in_a_page_exist(page):
+    text = page.read_text()
+    for name in re.findall(r"\bramify\.([A-Z]\w*)", text):
+        assert hasattr(ramify, name), f"ramify.{name} does not exist"
+    if page.name in ("CHANGELOG.md", "EXPERIMENTS.md"):  # they also name what was removed
+        return
+    for name, arguments in re.findall(r"\b([A-Z]\w+)(?:\.\w+)?\(([^()]*)", text):
+        cls = getattr(ramify, name, None)
+        if dataclasses.is_dataclass(cls):
+            known = {field.name for field in dataclasses.fields(cls)}
+            assert set(re.findall(r"(\w+)=", arguments)) <= known, f"{name}({arguments})"
+
+
+def test_readme_lists_every_model():
+    rows = re.findall(r"^\| `(\w+)`: .*? \| `([a-z-]+)` \| .* \|$", README, re.M)
+    assert {key: name for name, key in rows} == {key: model_class(key).__name__ for key in REGISTRY}
+    assert all(hasattr(ramify, name) for name, _ in rows)
+
+
+def test_architecture_names_every_folder_and_module():
+    folders = [path for path in SOURCE.rglob("*") if path.is_dir() and list(path.glob("*.py"))]
+    folders += [path for path in (ROOT / "cpp").rglob("*") if path.is_dir()]
+    for folder in folders:
+        assert re.search(rf"\b{folder.name}/", ARCHITECTURE), f"{page_id(folder)}/ is not in the layout"
+    for module in SOURCE.rglob("*.py"):
+        if module.stem != "__init__":
+            assert re.search(rf"\b{module.stem}\b", ARCHITECTURE), f"{page_id(module)} is not in the layout"
+
+
+def test_architecture_names_no_module_that_is_missing():
+    layers = "base|native|io|features|labels|index|metrics|rank|nn|models|cli"
+    for path in re.findall(rf"`((?:{layers})(?:\.\w+)+)", ARCHITECTURE):
+        found, names = ramify, path.split(".")
+        for i, name in enumerate(names):
+            try:
+                found = importlib.import_module(".".join(["ramify", *names[: i + 1]]))
+            except ModuleNotFoundError:
+                assert hasattr(found, name), f"{path} does not exist"
+                found = getattr(found, name)
+
+
+# ---- links ----
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if target.startswith("http"):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), f"{target} does not exist"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", path.read_text(), re.M)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, f"{target} has no such heading"

@@ -17,63 +17,98 @@ if TYPE_CHECKING:
     from ramify import datasets, features, metrics
     from ramify.base.errors import DataError, ModelFormatError, NotFittedError, RamifyError
     from ramify.base.ranking import Ranking
-    from ramify.index.ann import AnnConfig
+    from ramify.features.concat import Concat
+    from ramify.features.tfidf import Tfidf
+    from ramify.index.ann import AnnConfig, AnnIndex
+    from ramify.index.graph_report import GraphReport
+    from ramify.index.kmeans import TreeConfig
+    from ramify.index.label_graph import LabelGraph
+    from ramify.index.tree import LabelTree
     from ramify.io.dataset import Dataset
     from ramify.io.formats import read, write
-    from ramify.metrics.report import evaluate
+    from ramify.io.labels import LabelVocabulary
+    from ramify.metrics.report import Evaluation, evaluate
     from ramify.models import load
-    from ramify.models.astec import Astec
-    from ramify.models.elias import Elias
+    from ramify.models.base import Model
+    from ramify.models.deepxml.astec import Astec
+    from ramify.models.deepxml.lightdxml import LightDXML
+    from ramify.models.elias.model import Elias
     from ramify.models.ensemble import Ensemble
-    from ramify.models.lightdxml import LightDXML
-    from ramify.models.neural import NeuralOneVsAll
+    from ramify.models.neural_one_vs_all import NeuralOneVsAll
     from ramify.models.one_vs_all import OneVsAll
     from ramify.models.popular import Popular
     from ramify.models.xrlinear import XRLinear
     from ramify.models.xrtransformer import XRTransformer
     from ramify.models.xtransformer import XTransformer
-    from ramify.nn.encoder import BagEncoder
-    from ramify.nn.transformer import TransformerEncoder
+    from ramify.nn.config import TrainingConfig
+    from ramify.nn.encoders.bag import BagEncoder
+    from ramify.nn.encoders.transformer import TransformerEncoder
+    from ramify.nn.label_embeddings import LabelEncoderConfig
+    from ramify.rank.linear import LinearConfig, fit_ovr
     from ramify.version import __version__
 
-# Everything is imported when it is first used, so that `import ramify` costs nothing.
-_WHERE = {
+# Every name is imported on first use, so that `import ramify` costs nothing.
+_MODULE_OF = {
     "DataError": "ramify.base.errors",
     "ModelFormatError": "ramify.base.errors",
     "NotFittedError": "ramify.base.errors",
     "RamifyError": "ramify.base.errors",
     "Ranking": "ramify.base.ranking",
+    "Concat": "ramify.features.concat",
+    "Tfidf": "ramify.features.tfidf",
+    "AnnConfig": "ramify.index.ann",
+    "AnnIndex": "ramify.index.ann",
+    "GraphReport": "ramify.index.graph_report",
+    "TreeConfig": "ramify.index.kmeans",
+    "LabelGraph": "ramify.index.label_graph",
+    "LabelTree": "ramify.index.tree",
     "Dataset": "ramify.io.dataset",
     "read": "ramify.io.formats",
     "write": "ramify.io.formats",
+    "LabelVocabulary": "ramify.io.labels",
     "evaluate": "ramify.metrics.report",
+    "Evaluation": "ramify.metrics.report",
     "load": "ramify.models",
-    "AnnConfig": "ramify.index.ann",
-    "Astec": "ramify.models.astec",
-    "BagEncoder": "ramify.nn.encoder",
-    "Elias": "ramify.models.elias",
+    "Model": "ramify.models.base",
+    "Astec": "ramify.models.deepxml.astec",
+    "LightDXML": "ramify.models.deepxml.lightdxml",
+    "Elias": "ramify.models.elias.model",
     "Ensemble": "ramify.models.ensemble",
-    "LightDXML": "ramify.models.lightdxml",
-    "NeuralOneVsAll": "ramify.models.neural",
+    "NeuralOneVsAll": "ramify.models.neural_one_vs_all",
     "OneVsAll": "ramify.models.one_vs_all",
     "Popular": "ramify.models.popular",
-    "TransformerEncoder": "ramify.nn.transformer",
     "XRLinear": "ramify.models.xrlinear",
     "XRTransformer": "ramify.models.xrtransformer",
     "XTransformer": "ramify.models.xtransformer",
+    "BagEncoder": "ramify.nn.encoders.bag",
+    "TransformerEncoder": "ramify.nn.encoders.transformer",
+    "LabelEncoderConfig": "ramify.nn.label_embeddings",
+    "TrainingConfig": "ramify.nn.config",
+    "LinearConfig": "ramify.rank.linear",
+    "fit_ovr": "ramify.rank.linear",
     "__version__": "ramify.version",
 }
 _MODULES = ("datasets", "features", "metrics")
 
 __all__ = [
     "AnnConfig",
+    "AnnIndex",
     "Astec",
     "BagEncoder",
+    "Concat",
     "DataError",
     "Dataset",
     "Elias",
     "Ensemble",
+    "Evaluation",
+    "GraphReport",
+    "LabelEncoderConfig",
+    "LabelGraph",
+    "LabelTree",
+    "LabelVocabulary",
     "LightDXML",
+    "LinearConfig",
+    "Model",
     "ModelFormatError",
     "NeuralOneVsAll",
     "NotFittedError",
@@ -81,7 +116,10 @@ __all__ = [
     "Popular",
     "RamifyError",
     "Ranking",
+    "Tfidf",
+    "TrainingConfig",
     "TransformerEncoder",
+    "TreeConfig",
     "XRLinear",
     "XRTransformer",
     "XTransformer",
@@ -89,6 +127,7 @@ __all__ = [
     "datasets",
     "evaluate",
     "features",
+    "fit_ovr",
     "load",
     "metrics",
     "read",
@@ -97,8 +136,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _WHERE:
-        value = getattr(importlib.import_module(_WHERE[name]), name)
+    if name in _MODULE_OF:
+        value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"ramify.{name}")
     else:

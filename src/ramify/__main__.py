@@ -1,4 +1,4 @@
-"""``python -m ramify``."""
+"""Entry point of ``python -m ramify``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Data sets that need no file and no network."""
+"""Built-in data sets, available without files or network access."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LOADERS: dict[str, Callable[[], Dataset]] = {"pydoc": load_pydoc}
 
 
 def names() -> list[str]:
-    """Names that `load` knows."""
+    """Names of the built-in data sets."""
     return list(_LOADERS)
 
 
 def load(name: str) -> Dataset:
-    """Make a data set by name; "pydoc" has the parts "train" and "test"."""
+    """Load a data set by name; "pydoc" has the splits "train" and "test"."""
     if name not in _LOADERS:
-        raise DataError(f"there is no data set {name!r}; there are: {', '.join(_LOADERS)}")
+        raise DataError(f"unknown data set {name!r}; available: {', '.join(_LOADERS)}")
     return _LOADERS[name]()

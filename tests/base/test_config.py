@@ -12,32 +12,32 @@ from ramify.base.config import Config, coerce, param
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Tree(Config):
-    max_leaf: int = param(100, "labels in a leaf", low=1)
-    kind: Literal["means", "own"] = param("means", "how it is built")
+    max_leaf: int = param(100, "labels per leaf", low=1)
+    kind: Literal["means", "own"] = param("means", "clustering method")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Machine(Config):
-    tree: Tree = param(factory=Tree, doc="the tree")
-    spare: Tree | None = param(None, "another tree")
-    rate: float = param(0.5, "a rate", above=0, high=1)
-    span: tuple[int, int] = param((1, 2), "from and to")
-    weights: dict[str, float] | None = param(None, "by name")
+class Estimator(Config):
+    tree: Tree = param(factory=Tree, doc="the label tree")
+    spare: Tree | None = param(None, "a second tree")
+    rate: float = param(0.5, "dropout rate", above=0, high=1)
+    span: tuple[int, int] = param((1, 2), "lower and upper bound")
+    weights: dict[str, float] | None = param(None, "weight by name")
 
 
-def test_nested_values_are_set_all_or_none():
-    machine = Machine()
-    assert machine.set_params(tree__max_leaf=7, rate=1) is machine
-    assert (machine.tree.max_leaf, machine.rate) == (7, 1.0)
+def test_set_params_is_atomic():
+    estimator = Estimator()
+    assert estimator.set_params(tree__max_leaf=7, rate=1) is estimator
+    assert (estimator.tree.max_leaf, estimator.rate) == (7, 1.0)
     with pytest.raises(ValueError, match=r"Tree\.max_leaf must be at least 1"):
-        machine.set_params(rate=0.25, tree__max_leaf=0)
-    assert (machine.tree.max_leaf, machine.rate) == (7, 1.0)
-    machine.set_params(**{"spare.max_leaf": 3})
-    assert machine.spare.max_leaf == 3
+        estimator.set_params(rate=0.25, tree__max_leaf=0)
+    assert (estimator.tree.max_leaf, estimator.rate) == (7, 1.0)
+    estimator.set_params(**{"spare.max_leaf": 3})
+    assert estimator.spare.max_leaf == 3
 
 
-def test_two_objects_never_share_a_part():
-    a, b = Machine(), Machine()
+def test_components_are_not_shared_between_objects():
+    a, b = Estimator(), Estimator()
     a.set_params(tree__max_leaf=1)
     assert b.tree.max_leaf == 100
     c = a.clone()
@@ -47,7 +47,7 @@ def test_two_objects_never_share_a_part():
 
 @pytest.mark.parametrize(("values", "message"), [
     ({"rat": 1.0}, "Did you mean 'rate'"),
-    ({"tree": 5}, "Machine.tree must be Tree"),
+    ({"tree": 5}, "Estimator.tree must be Tree"),
     ({"rate": 0.0}, "above 0"),
     ({"rate": 2.0}, "at most 1"),
     ({"rate": float("nan")}, "must be float"),
@@ -59,61 +59,61 @@ def test_two_objects_never_share_a_part():
     ({"rate__x": 1}, "no parameters of its own"),
     ({"weights": {"a": "b"}}, "weights"),
 ])  # fmt: skip
-def test_wrong_values_are_refused_in_words(values, message):
+def test_invalid_values_raise_with_a_reason(values, message):
     with pytest.raises(ValueError, match=message):
-        Machine().set_params(**values)
+        Estimator().set_params(**values)
 
 
-def test_dicts_go_there_and_back():
-    machine = Machine(tree=Tree(max_leaf=3), span=(4, 5), weights={"a": 2.0})
-    values = machine.to_dict()
+def test_dict_round_trip():
+    estimator = Estimator(tree=Tree(max_leaf=3), span=(4, 5), weights={"a": 2.0})
+    values = estimator.to_dict()
     assert values["tree"] == {"max_leaf": 3, "kind": "means"}
-    assert Machine.from_dict(values).to_dict() == values
+    assert Estimator.from_dict(values).to_dict() == values
     with pytest.raises(ValueError, match="has no parameter 'nope'"):
-        Machine.from_dict({"nope": 1})
+        Estimator.from_dict({"nope": 1})
     assert coerce([4, 5], tuple[int, int]) == (4, 5)
     assert coerce("none", int | None) is None
     assert coerce("true", bool) is True
     assert coerce(1, float) == 1.0
 
 
-def test_scikit_learn_can_copy_it():
-    machine = Machine(tree=Tree(max_leaf=3))
-    copy = clone(machine)
-    assert copy is not machine
-    assert copy.to_dict() == machine.to_dict()
-    assert machine.get_params()["tree__max_leaf"] == 3
-    assert "tree__max_leaf" not in machine.get_params(deep=False)
+def test_scikit_learn_clone():
+    estimator = Estimator(tree=Tree(max_leaf=3))
+    copy = clone(estimator)
+    assert copy is not estimator
+    assert copy.to_dict() == estimator.to_dict()
+    assert estimator.get_params()["tree__max_leaf"] == 3
+    assert "tree__max_leaf" not in estimator.get_params(deep=False)
 
 
-def test_repr_shows_what_differs():
-    assert repr(Machine()) == "Machine()"
-    assert repr(Machine(rate=0.25, tree=Tree(kind="own"))) == "Machine(tree=Tree(kind='own'), rate=0.25)"
+def test_repr_shows_changed_parameters():
+    assert repr(Estimator()) == "Estimator()"
+    assert repr(Estimator(rate=0.25, tree=Tree(kind="own"))) == "Estimator(tree=Tree(kind='own'), rate=0.25)"
 
 
-def test_every_parameter_is_described():
-    described = {info.path: info for info in Machine.describe()}
+def test_describe_lists_every_parameter():
+    described = {info.path: info for info in Estimator.describe()}
     assert list(described) == ["tree.max_leaf", "tree.kind", "spare", "rate", "span", "weights"]
     assert described["tree.kind"].type_name == "'means' or 'own'"
     assert all(info.doc for info in described.values())
 
 
-def test_numpy_numbers_are_numbers():
+def test_numpy_scalars_are_converted():
     import numpy as np
 
-    machine = Machine(rate=np.float64(0.25), tree=Tree(max_leaf=np.int64(5)))
-    assert (type(machine.rate), type(machine.tree.max_leaf)) == (float, int)
+    estimator = Estimator(rate=np.float64(0.25), tree=Tree(max_leaf=np.int64(5)))
+    assert (type(estimator.rate), type(estimator.tree.max_leaf)) == (float, int)
     with pytest.raises(ValueError, match="must be float"):
-        Machine(rate=10**400)
+        Estimator(rate=10**400)
 
 
-def test_a_part_of_another_kind_is_told_by_its_parameters():
+def test_component_type_is_inferred_from_its_parameters():
     model = ramify.Elias().set_params(encoder__model="folder", encoder__frozen=True)
     assert isinstance(model.encoder, ramify.TransformerEncoder)
     assert (model.encoder.model, model.encoder.frozen) == ("folder", True)
     assert isinstance(ramify.Elias.from_dict(model.to_dict()).encoder, ramify.TransformerEncoder)
-    assert isinstance(ramify.Elias().set_params(encoder__width=7).encoder, ramify.BagEncoder)
-    with pytest.raises(ValueError, match="needs the folder"):
+    assert isinstance(ramify.Elias().set_params(encoder__dim=7).encoder, ramify.BagEncoder)
+    with pytest.raises(ValueError, match="needs the directory"):
         ramify.Elias().set_params(encoder__frozen=True)
     with pytest.raises(ValueError, match="no parameter 'wdth'"):
         ramify.Elias().set_params(encoder__wdth=7)

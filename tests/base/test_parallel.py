@@ -1,4 +1,4 @@
-"""The one parallel loop: same answers for any number of threads, errors and Ctrl-C come home, forks survive."""
+"""The native parallel loop: results independent of the number of threads, exceptions, Ctrl-C, fork."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.native
 
 @pytest.mark.parametrize("threads", [1, 2, 7, 64])
 @pytest.mark.parametrize("n", [0, 1, 2, 1000])
-def test_every_block_once(n, threads):
+def test_every_block_runs_once(n, threads):
     assert _core.parallel_probe(list(range(n)), 0.0, threads) == [2 * i for i in range(n)]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_an_exception_comes_home_with_its_words(threads):
+def test_exceptions_keep_their_message(threads):
     with pytest.raises(ValueError, match="block 500 is negative"):
         _core.parallel_probe([1] * 500 + [-1] + [1] * 500, 0.0, threads)
     assert _core.parallel_probe([3], 0.0, threads) == [6]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_ctrl_c_stops_native_work(threads):
+def test_ctrl_c_interrupts_native_code(threads):
     code = f"""
 import signal, sys, time
 from ramify import _core
@@ -49,10 +49,10 @@ except KeyboardInterrupt:
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=20)
     assert (process.returncode, out) == (7, "interrupted\n")
-    assert time.monotonic() - started < 15  # the whole work would take 30 s or more
+    assert time.monotonic() - started < 15  # running to the end would take 30 s or more
 
 
-def test_several_python_threads_at_once():
+def test_concurrent_calls_from_python_threads():
     results = {}
 
     def work(i):
@@ -66,7 +66,7 @@ def test_several_python_threads_at_once():
     assert all(results[i] == [2 * x for x in range(i, i + 200)] for i in range(8))
 
 
-def test_the_gil_is_released():
+def test_gil_is_released():
     seen = []
     done = threading.Event()
 
@@ -86,7 +86,7 @@ def test_the_gil_is_released():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_survives_fork():
+def test_works_after_fork():
     code = """
 import os, sys
 from ramify import _core
@@ -100,7 +100,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_thread_count(monkeypatch):
+def test_resolve_threads(monkeypatch):
     monkeypatch.setenv("RAMIFY_THREADS", "3")
     assert resolve_threads() == 3
     assert resolve_threads(2) == 2
@@ -114,8 +114,8 @@ def test_thread_count(monkeypatch):
             resolve_threads(wrong)
 
 
-def test_every_instruction_set_gives_the_same_bits():
-    """The same work in processes that may use less and less of the machine."""
+def test_every_instruction_set_gives_identical_results():
+    """The same computation in processes restricted to different instruction sets."""
     code = """
 import hashlib, sys
 import numpy as np
@@ -139,8 +139,8 @@ digest.update(repr(sorted(result.to_dict().items())).encode())
 print(_core.isa(), digest.hexdigest())
 """
     results = {}
-    for wish in ("baseline", "avx2", "avx512"):
-        environment = {**os.environ, "RAMIFY_ISA": wish}
+    for isa in ("baseline", "avx2", "avx512"):
+        environment = {**os.environ, "RAMIFY_ISA": isa}
         out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         chosen, digest = out.stdout.split()
         results[chosen] = digest

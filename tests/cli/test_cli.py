@@ -1,4 +1,4 @@
-"""The command line as scripts use it: output, error stream, exit codes."""
+"""The command line: output, standard error, exit codes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import ramify
@@ -44,10 +45,10 @@ def test_train_evaluate_predict_inspect(tmp_path, train_file, capsys):
     code = main(
         ["train", "popular", str(train_file), "--out", str(out), "--dev", str(train_file), "--set", "threshold=0.1"]
     )
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert code == 0
-    assert "3 points with 3 labels" in said.err
-    assert said.out.splitlines()[0].split() == ["@1", "@3"]
+    assert "3 samples with 3 labels" in output.err
+    assert output.out.splitlines()[0].split() == ["@1", "@3"]
     assert ramify.load(out).threshold == 0.1
 
     assert main(["evaluate", str(out), str(train_file), "--json", "--ks", "1,2", "--deciles"]) == 0
@@ -72,8 +73,8 @@ def test_train_evaluate_predict_inspect(tmp_path, train_file, capsys):
     assert json.loads(capsys.readouterr().out)["params"]["threshold"] == 0.1
 
 
-def test_predict_is_a_streaming_filter(model):
-    """The first answer comes before the second question is asked."""
+def test_predict_streams(model):
+    """The first result is written before the second line is read."""
     command = [sys.executable, "-m", "ramify", "predict", str(model), "--k", "1"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
         for i in range(3):
@@ -95,7 +96,7 @@ def test_predict_from_standard_input(model, tmp_path):
     assert "<stdin>:2: not valid JSON" in done.stderr
     done = run("predict", model, "--skip-bad", input='{"text": "a"}\nbroken\n{"text": "b"}\n')
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
-    assert "1 bad lines were left out" in done.stderr
+    assert "1 bad lines skipped" in done.stderr
     latin = b'{"text": "gr\xf6\xdfer"}\n{"text": "b"}\n'
     command = [sys.executable, "-m", "ramify", "predict", str(model)]
     done = subprocess.run(command, input=latin, capture_output=True)
@@ -112,7 +113,7 @@ def test_predict_from_standard_input(model, tmp_path):
     assert json.loads((tmp_path / "o.jsonl").read_text())["labels"]
 
 
-def test_models_of_features(tmp_path, capsys):
+def test_feature_input(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("2 3 2\n0 1:1\n1 2:1 0:0.5\n")
     assert main(["train", "popular", str(tmp_path / "a.txt"), "--out", str(tmp_path / "m")]) == 0
     assert main(["predict", str(tmp_path / "m"), str(tmp_path / "a.txt"), "--k", "1"]) == 0
@@ -120,10 +121,10 @@ def test_models_of_features(tmp_path, capsys):
     assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "a.txt")]) == 0
     done = run("predict", tmp_path / "m", "--text", input="a text")
     assert done.returncode == 1
-    assert "trained on sparse features and now gets texts" in done.stderr
+    assert "trained on sparse features, but X holds texts" in done.stderr
 
 
-def test_settings_from_a_file(tmp_path, train_file, capsys):
+def test_config_file(tmp_path, train_file, capsys):
     config = tmp_path / "c.toml"
     config.write_text("threshold = 0.25\nseed = 9\n")
     arguments = ["train", "popular", str(train_file), "--out", str(tmp_path / "m"), "--config", str(config)]
@@ -138,7 +139,7 @@ def test_settings_from_a_file(tmp_path, train_file, capsys):
     assert "not valid TOML" in capsys.readouterr().err
 
 
-def test_help_explains_each_parameter(capsys):
+def test_help_lists_each_parameter(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["train", "popular", "--help"])
     assert stop.value.code == 0
@@ -151,25 +152,25 @@ def test_help_explains_each_parameter(capsys):
 def test_data_commands(tmp_path, train_file, capsys):
     assert main(["data", "stats", str(train_file), str(train_file)]) == 0
     shown = capsys.readouterr().out
-    assert "points that also stand in train" in shown
+    assert "samples that also occur in train" in shown
     assert main(["data", "stats", str(train_file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[str(train_file)]["points"] == 3
+    assert json.loads(capsys.readouterr().out)[str(train_file)]["samples"] == 3
     assert main(["data", "convert", str(train_file), str(tmp_path / "b.jsonl.xz")]) == 0
     assert ramify.read(tmp_path / "b.jsonl.xz").labels() == ramify.read(train_file).labels()
     train_file.write_text(train_file.read_text() + "broken\n")
     assert main(["data", "stats", str(train_file)]) == 1
     assert f"{train_file}:4: " in capsys.readouterr().err
     assert main(["data", "stats", str(train_file), "--skip-bad"]) == 0
-    assert "1 bad lines were left out" in capsys.readouterr().err
+    assert "1 bad lines skipped" in capsys.readouterr().err
 
 
-def test_the_built_in_data(tmp_path, capsys):
+def test_built_in_data(tmp_path, capsys):
     assert main(["train", "popular", "pydoc:train", "--out", str(tmp_path / "m"), "--dev", "pydoc:test"]) == 0
     assert "nDCG" in capsys.readouterr().out
     assert main(["data", "stats", "pydoc:nope"]) == 1
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), [
+@pytest.mark.parametrize(("arguments", "code", "message"), [
     ([], 2, "COMMAND"),
     (["fly"], 2, "invalid choice"),
     (["train", "nope", "x", "--out", "y"], 2, "invalid choice"),
@@ -180,40 +181,40 @@ def test_the_built_in_data(tmp_path, capsys):
     (["evaluate", "missing", "x"], 1, "not a model directory"),
     (["inspect", "."], 1, "not a model directory"),
 ])  # fmt: skip
-def test_exit_codes(arguments, code, words, tmp_path):
+def test_exit_codes(arguments, code, message, tmp_path):
     done = run(*arguments, cwd=tmp_path, stdin=subprocess.DEVNULL)
     assert done.returncode == code
-    assert words in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_pipe_is_no_error(model):
+def test_closed_pipe(model):
     command = f"""yes '{{"text": "x"}}' | head -20000 | {sys.executable} -m ramify predict {model} | head -1"""
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout.count("\n") == 1
     assert "Traceback" not in done.stderr
 
 
-def test_an_interrupt_ends_it_quietly(model):
+def test_interrupt(model):
     process = subprocess.Popen(
         [sys.executable, "-m", "ramify", "predict", str(model)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's jobs ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # background jobs ignore it
     )
     process.stdin.write(b'{"text": "x"}\n')
     process.stdin.flush()
     process.stdout.readline()
     time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert b"Traceback" not in said
+    assert b"Traceback" not in errors
 
 
-def test_tables_and_bars_on_a_terminal(model, train_file):
-    """With a terminal the tables have lines and long work has a bar; in a pipe all is plain."""
+def test_tables_and_progress_bars_on_a_terminal(model, train_file):
+    """On a terminal there are table borders and a progress bar; in a pipe the output is plain."""
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
     process = subprocess.Popen(
@@ -241,21 +242,21 @@ def test_tables_and_bars_on_a_terminal(model, train_file):
     assert plain.stderr == ""
 
 
-def test_where_the_input_may_stand(model, train_file, tmp_path):
-    """A FILE behind the options, a pipe, standard input, plain texts in a file, the built-in data."""
+def test_input_sources(model, train_file, tmp_path):
+    """FILE after the options, a pipe, standard input, plain text in a file, built-in data."""
     assert len(run("predict", model, "--k", 1, train_file).stdout.splitlines()) == 3
     assert run("predict", model, "--k", 1, train_file, "more").returncode == 2
     (tmp_path / "plain.txt").write_text("red fox\nhen\n")
     assert len(run("predict", model, tmp_path / "plain.txt", "--text").stdout.splitlines()) == 2
     assert run("predict", model, "pydoc:test", "--k", 1).stdout.count("\n") > 500
-    assert "points" in run("data", "stats", "-", input=train_file.read_text()).stdout
+    assert "samples" in run("data", "stats", "-", input=train_file.read_text()).stdout
     command = f"{sys.executable} -m ramify data stats <(cat {train_file})"
-    assert "points" in subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout
+    assert "samples" in subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout
     command = f"{sys.executable} -m ramify predict {model} <(cat {train_file})"
     assert subprocess.run(["bash", "-c", command], capture_output=True, text=True).stdout.count("\n") == 3
 
 
-def test_a_line_without_text_is_bad(model):
+def test_line_without_text_is_bad(model):
     lines = '{"text": "a"}\n{"title": "t"}\n{"text": "c"}\n'
     done = run("predict", model, input=lines)
     assert done.returncode == 1
@@ -264,7 +265,7 @@ def test_a_line_without_text_is_bad(model):
     assert (done.returncode, done.stdout.count("\n")) == (0, 2)
 
 
-def test_output_files_are_whole_or_not_there(model, tmp_path):
+def test_output_files_are_complete_or_missing(model, tmp_path):
     out = tmp_path / "new" / "o.jsonl.gz"
     assert run("predict", model, "--out", out, input='{"text": "a"}\nbroken\n').returncode == 1
     assert list((tmp_path / "new").iterdir()) == []
@@ -272,8 +273,8 @@ def test_output_files_are_whole_or_not_there(model, tmp_path):
     assert ramify.io.files.open_binary(out).read().count(b"\n") == 1
 
 
-def test_filters_speak_of_the_labels_of_the_file(tmp_path, capsys):
-    """Label 2 has no training point, so the model's numbers are not the file's."""
+def test_filter_has_the_label_ids_of_the_file(tmp_path, capsys):
+    """Label 2 has no training sample, so the label ids of the model differ from those of the file."""
     (tmp_path / "trn.txt").write_text("2 3 4\n0,1 0:1.0 2:0.5\n3 1:2\n")
     (tmp_path / "tst.txt").write_text("1 3 4\n3 1:2\n")
     assert main(["train", "popular", str(tmp_path / "trn.txt"), "--out", str(tmp_path / "m"), "--quiet"]) == 0
@@ -303,16 +304,89 @@ def test_f1_does_not_depend_on_the_cutoffs(tmp_path, train_file, capsys):
     assert stop.value.code == 2
 
 
-def test_inspect_shows_and_draws_a_learned_index(tmp_path, train_file, model, capsys):
+def test_inspect_reports_and_plots_an_index(tmp_path, train_file, model, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "elias"
-    settings = ["--set", "first.min_steps=20", "--set", "second.min_steps=20", "--set", "encoder.width=8"]
+    settings = ["--set", "stage1.min_steps=20", "--set", "stage2.min_steps=20", "--set", "encoder.dim=8"]
     assert main(["train", "elias", str(train_file), "--out", str(out), "--quiet", *settings]) == 0
     capsys.readouterr()
     assert main(["inspect", str(out), "--data", str(train_file), "--plots", str(tmp_path / "plots")]) == 0
-    said = capsys.readouterr()
-    assert "pruning" in said.out
-    assert "shortlist" in said.out
+    shown = capsys.readouterr().out
+    assert "pruning" in shown
+    assert "shortlist" in shown
     assert len(list((tmp_path / "plots").glob("*.png"))) == 6
     assert main(["inspect", str(model), "--plots", str(tmp_path / "none")]) == 1
-    assert "nothing to draw" in capsys.readouterr().err
+    assert "no plots are available for popular" in capsys.readouterr().err
+
+
+WEIGHTED = [
+    {"text": "red fox", "labels": ["zebra", "ant"], "weights": [3.0, 0.5]},
+    {"text": "red hen", "labels": ["ant"]},
+    {"text": "grey whale", "labels": ["zebra", "hen"], "weights": [1.0, 8.0]},
+]
+
+
+def test_train_uses_the_weights_of_the_data(tmp_path, capsys):
+    path = tmp_path / "weighted.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in WEIGHTED))
+    assert main(["train", "xr-linear", str(path), "--out", str(tmp_path / "m"), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+    data = ramify.read(path)
+    found = ramify.load(tmp_path / "m").predict_topk(data.texts, 3)
+    for relevance, same in ((data.encoded_relevance(), True), (None, False)):
+        expected = ramify.XRLinear(verbose=0).fit(data.texts, data.labels(), relevance=relevance)
+        assert np.array_equal(expected.predict_topk(data.texts, 3).scores, found.scores) == same
+
+
+def test_train_matches_weights_to_labels_by_name(tmp_path):
+    """With --label-names the order of the labels in the file differs from that of the ids in the model."""
+    ids = {"zebra": 0, "unused": 1, "hen": 2, "ant": 3}
+    (tmp_path / "names.txt").write_text("".join(f"{name}\n" for name in ids))
+    (tmp_path / "names.jsonl").write_text("".join(json.dumps(row) + "\n" for row in WEIGHTED))
+    (tmp_path / "ids.jsonl").write_text(
+        "".join(json.dumps({**row, "labels": [ids[x] for x in row["labels"]]}) + "\n" for row in WEIGHTED)
+    )
+    names = ["--label-names", str(tmp_path / "names.txt")]
+    texts = [row["text"] for row in WEIGHTED]
+    predictions = []
+    for file, options in (("names.jsonl", []), ("ids.jsonl", names)):
+        out = str(tmp_path / f"model-{file}")
+        assert main(["train", "xr-linear", str(tmp_path / file), "--out", out, "--quiet", *options]) == 0
+        predictions.append(ramify.load(out).predict_topk(texts, 3).labels())
+    assert predictions[0] == predictions[1]
+
+
+def test_train_warns_about_unused_weights(tmp_path, capsys):
+    path = tmp_path / "weighted.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in WEIGHTED))
+    assert main(["train", "popular", str(path), "--out", str(tmp_path / "m"), "--quiet"]) == 0
+    assert capsys.readouterr().err == "warning: popular does not use the weights of weighted.jsonl\n"
+
+
+@pytest.mark.parametrize(("error", "shown"), [
+    ("raise ImportError(\"neural models require torch: pip install 'ramify[deep]'\")",
+     "ramify: error: neural models require torch: pip install 'ramify[deep]'\n"),
+    ("import no_such_module", "ramify: error: No module named 'no_such_module'\n"),
+    ("from json import no_such_name", "ramify: error: cannot import name 'no_such_name' from 'json'"),
+    ("raise ImportError('libfoo.so: cannot open shared object file', name='foo._core')",
+     "ramify: error: libfoo.so: cannot open shared object file (while importing foo._core)\n"),
+    ("\n  try:\n    import no_such_module\n  except ImportError as e:\n    raise ImportError('plots') from e",
+     "ramify: error: plots (No module named 'no_such_module')\n"),
+])  # fmt: skip
+def test_missing_extras_and_failed_imports(tmp_path, train_file, monkeypatch, capsys, error, shown):
+    namespace = {}
+    exec(f"def fit(self, X, y): {error}", namespace)
+    monkeypatch.setattr(ramify.Popular, "fit", namespace["fit"])
+    assert main(["train", "popular", str(train_file), "--out", str(tmp_path / "m")]) == 1
+    assert capsys.readouterr().err.startswith(shown)
+
+
+def test_training_without_the_extra_deep(tmp_path, train_file, monkeypatch, capsys):
+    for name in ("torch", "transformers"):
+        monkeypatch.setitem(sys.modules, name, None)  # importing it raises ModuleNotFoundError
+    arguments = ["train", "elias", str(train_file), "--out", str(tmp_path / "m"), "--set", "encoder.model=some-model"]
+    assert main(arguments) == 1
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1
+    assert "pip install 'ramify[deep]'" in shown
+    assert not (tmp_path / "m").exists()

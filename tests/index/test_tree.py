@@ -1,3 +1,5 @@
+"""Label trees from cluster matrices, paths and taxonomies; projection of labels, export and files."""
+
 from __future__ import annotations
 
 import json
@@ -12,10 +14,10 @@ from ramify.io.store import Store, StoreWriter
 
 
 def labels_under(tree, level, node):
-    """Labels below a node, by walking down."""
+    """Labels below a node, by recursion over the children pointers."""
     nodes = [node]
-    for borders in tree.levels[level + 1 :]:
-        nodes = [c for n in nodes for c in range(borders[n], borders[n + 1])]
+    for indptr in tree.levels[level + 1 :]:
+        nodes = [c for n in nodes for c in range(indptr[n], indptr[n + 1])]
     return sorted(int(tree.labels[n]) for n in nodes)
 
 
@@ -36,8 +38,8 @@ def test_from_chain():
     assert overlapping.repeats
     assert [labels_under(overlapping, 0, n) for n in (0, 1)] == [[0, 1], [0, 2]]
     inner = LabelTree.from_chain([sparse.csr_matrix(np.array([[1, 1], [1, 0]])), sparse.eye(2, format="csr")])
-    assert inner.widths == [2, 3, 3]  # a node under two parents stands twice
-    with pytest.raises(DataError, match="no place"):
+    assert inner.widths == [2, 3, 3]  # a node with two parents is repeated
+    with pytest.raises(DataError, match="no leaf"):
         LabelTree.from_chain([sparse.csr_matrix(np.array([[1, 0], [0, 0]]))])
     with pytest.raises(DataError, match="columns"):
         LabelTree.from_chain([sparse.csr_matrix(np.ones((3, 1))), C])
@@ -70,12 +72,12 @@ def test_from_parents():
     assert sorted(labels_under(tree, 0, n) for n in range(tree.widths[0])) == [[0], [1, 2]]
     taxonomy = LabelTree.from_parents(parents, [0, 2, 5])  # inner nodes are labels too
     assert sorted(map(int, taxonomy.labels)) == [0, 1, 2]
-    for wrong, message in [([1, 0], "circle"), ([5], "between"), ([[1]], "whole numbers"), ([0.5], "whole numbers")]:
+    for wrong, message in [([1, 0], "cycle"), ([5], "between"), ([[1]], "integers"), ([0.5], "integers")]:
         with pytest.raises(DataError, match=message):
             LabelTree.from_parents(wrong, [0])
 
 
-def test_projects_labels_to_nodes():
+def test_project_sums_labels_below_each_node():
     random = np.random.default_rng(0)
     paths = [tuple(random.integers(0, 3, 2).tolist()) for _ in range(20)]
     paths[3] = [(0, 1), (2, 2)]
@@ -90,18 +92,18 @@ def test_projects_labels_to_nodes():
             assert np.allclose(dense[:, node], Y[:, labels_under(tree, t, node)].sum(axis=1).A1, atol=1e-5)
 
 
-def test_export_names_the_nodes():
+def test_to_dict():
     tree = LabelTree.from_paths([("a",), ("b",), ("a",), ("b",)])
-    out = json.loads(json.dumps(tree.to_dict(["w", "x", ("y", 1), "z"], counts=[1, 2, 9, 2], n_named=1)))
+    out = json.loads(json.dumps(tree.to_dict(["w", "x", ("y", 1), "z"], counts=[1, 2, 9, 2], n_representatives=1)))
     assert out["n_labels"] == 4
     assert out["representative"] == ["('y', 1)"]
     first, second = out["children"]
     assert first["labels"] == ["w", "('y', 1)"]
-    assert second["representative"] == ["x"]  # equal counts: the first
+    assert second["representative"] == ["x"]  # the first of equal counts
     assert LabelTree.flat(2).to_dict()["labels"] == [0, 1]
 
 
-def test_files(tmp_path):
+def test_save_and_load(tmp_path):
     tree = LabelTree.from_paths([("a", "b"), ("a", "c"), ("d",)])
     with StoreWriter(tmp_path / "m") as writer:
         info = tree.save_to(writer, "t_")

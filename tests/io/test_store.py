@@ -1,4 +1,4 @@
-"""Model directories: whole or not there, and every kind of damage is refused in words."""
+"""Model directories: atomic saves, format versions, refusal of damaged directories."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import pytest
 
 import ramify
 from ramify.features import Tfidf
+from ramify.io.labels import LabelVocabulary
 from ramify.io.store import MANIFEST, Store, StoreWriter
 
 ARRAY = np.arange(12, dtype=np.int32).reshape(3, 4)
@@ -42,7 +43,7 @@ def test_round_trip(tmp_path):
     array = store.array("a", np.int32, shape=(3, 4), bounds=(0, 12))
     assert np.array_equal(array, ARRAY)
     assert not array.flags.writeable
-    assert [p.name for p in path.parent.iterdir()] == ["model"]  # nothing left beside it
+    assert [p.name for p in path.parent.iterdir()] == ["model"]  # no temporary files are left
 
 
 def test_empty_arrays(tmp_path):
@@ -50,7 +51,7 @@ def test_empty_arrays(tmp_path):
     assert Store(tmp_path / "m").array("a", np.float32, ndim=2).shape == (0, 3)
 
 
-def test_what_is_asked_for_is_checked(tmp_path):
+def test_dtype_shape_and_bounds_are_checked(tmp_path):
     write_store(tmp_path / "m")
     store = Store(tmp_path / "m")
     for options, message in [
@@ -66,7 +67,7 @@ def test_what_is_asked_for_is_checked(tmp_path):
         store.array("b", np.int32)
 
 
-def test_a_failed_save_leaves_the_old_model(tmp_path):
+def test_failed_save_keeps_the_old_model(tmp_path):
     path = tmp_path / "m"
     write_store(path)
 
@@ -75,7 +76,7 @@ def test_a_failed_save_leaves_the_old_model(tmp_path):
             writer.array("other", np.zeros(3))
             writer.array("other", np.zeros(3))
 
-    with pytest.raises(ValueError, match="taken"):
+    with pytest.raises(ValueError, match="already used"):
         save_twice_under_one_name()
     with pytest.raises(ValueError, match="manifest"), StoreWriter(path):
         pass
@@ -86,8 +87,8 @@ def test_a_failed_save_leaves_the_old_model(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
 
-def test_a_killed_save_leaves_the_old_model(tmp_path):
-    """A process that saves over and over is killed; whenever that happens, one whole model is there."""
+def test_killed_save_keeps_the_old_model(tmp_path):
+    """A process that saves repeatedly is killed at random times; there is always one complete model."""
     code = f"""
 import sys; import numpy as np
 from ramify.io.store import StoreWriter
@@ -114,28 +115,28 @@ while True:
 
 
 def test_only_models_are_overwritten(tmp_path):
-    place = tmp_path / "photos"
-    place.mkdir()
-    (place / "cat.jpg").write_text("meow")
-    with pytest.raises(ramify.ModelFormatError, match="not a model"):
-        StoreWriter(place)
+    path = tmp_path / "photos"
+    path.mkdir()
+    (path / "cat.jpg").write_text("meow")
+    with pytest.raises(ramify.ModelFormatError, match="not part of a model"):
+        StoreWriter(path)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ramify.ModelFormatError, match="not a directory"):
+    with pytest.raises(ramify.ModelFormatError, match="is a file"):
         StoreWriter(tmp_path / "file")
-    assert (place / "cat.jpg").read_text() == "meow"
-    (place / "manifest.json").write_text('{"name": "my web app"}')
-    with pytest.raises(ramify.ModelFormatError, match="not a model"):
-        StoreWriter(place)
+    assert (path / "cat.jpg").read_text() == "meow"
+    (path / "manifest.json").write_text('{"name": "my web app"}')
+    with pytest.raises(ramify.ModelFormatError, match="not part of a model"):
+        StoreWriter(path)
     write_store(tmp_path / "m")
     (tmp_path / "m" / "notes.txt").write_text("mine")
-    with pytest.raises(ramify.ModelFormatError, match="not a model"):
+    with pytest.raises(ramify.ModelFormatError, match="not part of a model"):
         StoreWriter(tmp_path / "m")
 
 
 @pytest.mark.parametrize(("change", "message"), [
     (lambda m: m.update(format="other"), "not written by Ramify"),
-    (lambda m: m.update(format_version=99), "update it"),
-    (lambda m: m.update(format_version="1"), "format version"),
+    (lambda m: m.update(format_version=99), "upgrade Ramify"),
+    (lambda m: m.update(format_version="2"), "no valid format version"),
     (lambda m: m.pop("kind"), "'kind'"),
     (lambda m: m.update(params=[]), "'params'"),
     (lambda m: m["files"].update({"../a.npy": m["files"]["a.npy"]}), "plain file name"),
@@ -143,9 +144,9 @@ def test_only_models_are_overwritten(tmp_path):
     (lambda m: m["files"].update({"sub/a.npy": m["files"]["a.npy"]}), "plain file name"),
     (lambda m: m["files"].update({"b.npy": m["files"]["a.npy"]}), "missing"),
     (lambda m: m["files"]["a.npy"].update(size=5), "bytes"),
-    (lambda m: m["files"].update({"a.npy": None}), "says nothing"),
+    (lambda m: m["files"].update({"a.npy": None}), "no valid entry"),
 ])  # fmt: skip
-def test_foreign_manifests_are_refused(tmp_path, change, message):
+def test_invalid_manifests_are_refused(tmp_path, change, message):
     write_store(tmp_path / "m")
     edit_manifest(tmp_path / "m", change)
     with pytest.raises(ramify.ModelFormatError, match=message):
@@ -160,7 +161,7 @@ def test_links_are_not_followed(tmp_path):
         Store(tmp_path / "m")
 
 
-def test_places_without_a_model(tmp_path):
+def test_paths_without_a_model(tmp_path):
     with pytest.raises(ramify.ModelFormatError, match="no such directory"):
         ramify.load(tmp_path / "none")
     with pytest.raises(ramify.ModelFormatError, match=r"no manifest\.json"):
@@ -170,18 +171,18 @@ def test_places_without_a_model(tmp_path):
         ramify.load(tmp_path / "m")
 
 
-def test_verify_finds_what_a_size_does_not(tmp_path):
+def test_verify_compares_hashes(tmp_path):
     write_store(tmp_path / "m")
     file = tmp_path / "m" / "a.npy"
     damaged = bytearray(file.read_bytes())
     damaged[-1] ^= 1
     file.write_bytes(damaged)
     Store(tmp_path / "m").array("a", np.int32)
-    with pytest.raises(ramify.ModelFormatError, match="does not fit its hash"):
+    with pytest.raises(ramify.ModelFormatError, match="does not match its hash"):
         Store(tmp_path / "m", verify=True)
 
 
-def test_pickles_are_never_opened(tmp_path):
+def test_pickles_are_refused(tmp_path):
     write_store(tmp_path / "m")
     np.save(tmp_path / "evil.npy", np.array([os.system], dtype=object), allow_pickle=True)
     shutil.copy(tmp_path / "evil.npy", tmp_path / "m" / "a.npy")
@@ -201,8 +202,8 @@ def popular_model(path):
     texts, labels = ["red fox", "brown hen", "red hen"] * 5, [["fox", "red"], ["hen"], ["hen", "red"]] * 5
     ramify.Popular().fit(texts, labels).save(path)
 
-    def use(place):
-        model = ramify.load(place)
+    def use(path):
+        model = ramify.load(path)
         model.predict_topk(["red"], k=5).labels()
         model.predict(["red"])
 
@@ -220,8 +221,8 @@ def tfidf_store(path):
     with StoreWriter(path) as writer:
         writer.manifest("x", {}, {"tfidf": tfidf.save_to(writer)})
 
-    def use(place):
-        store = Store(place)
+    def use(path):
+        store = Store(path)
         opened = Tfidf.load_from(store, store.state["tfidf"])
         opened.transform([*texts, "unknown words here"])
 
@@ -229,32 +230,32 @@ def tfidf_store(path):
 
 
 def damage(data: bytes, rng: random.Random, others: list[bytes]) -> bytes:
-    """One of the ways in which files break."""
+    """Damage a file in one of six ways."""
     kind = rng.randrange(6)
     at = rng.randrange(len(data)) if data else 0
-    if kind == 0:  # a flipped bit
+    if kind == 0:  # flip a bit
         return data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
-    if kind == 1:  # a few other bytes
+    if kind == 1:  # overwrite some bytes
         wrong = bytes(rng.choice([0, 1, 127, 128, 255, rng.randrange(256)]) for _ in range(rng.randrange(1, 9)))
         return data[:at] + wrong + data[at + len(wrong) :]
-    if kind == 2:  # cut off
+    if kind == 2:  # truncate
         return data[:at]
-    if kind == 3:  # two pieces swapped
+    if kind == 3:  # swap two pieces
         other = rng.randrange(len(data))
         a, b = min(at, other), max(at, other)
         return data[b:] + data[a:b] + data[:a]
-    if kind == 4:  # something in between
+    if kind == 4:  # insert bytes
         return data[:at] + bytes(rng.randrange(256) for _ in range(rng.randrange(1, 20))) + data[at:]
-    return rng.choice(others)  # another file in its place
+    return rng.choice(others)  # replace with another file
 
 
 @pytest.mark.native
 @pytest.mark.parametrize("make", [popular_model, tfidf_store], ids=["model", "tfidf"])
-@pytest.mark.parametrize("keep_sizes", [False, True], ids=["raw", "sizes-mended"])
+@pytest.mark.parametrize("keep_sizes", [False, True], ids=["raw", "matching-sizes"])
 def test_damage_is_refused_or_harmless(tmp_path, make, keep_sizes):
-    """Thousands of damaged copies: each load works or raises ModelFormatError; nothing crashes, hangs or grows.
+    """Loading a damaged directory works or raises ModelFormatError; it never crashes or hangs.
 
-    With mended sizes the manifest agrees with the damaged files, so that the checks behind it are reached.
+    With matching sizes in the manifest, the checks after that of the size are reached.
     """
     use = make(tmp_path / "m")
     use(tmp_path / "m")
@@ -264,55 +265,64 @@ def test_damage_is_refused_or_harmless(tmp_path, make, keep_sizes):
     for _ in range(1500):
         name = rng.choice(sorted(whole))
         damaged = damage(whole[name], rng, list(whole.values()))
-        place = tmp_path / "m"
-        (place / name).write_bytes(damaged)
+        path = tmp_path / "m"
+        (path / name).write_bytes(damaged)
         if keep_sizes and name != MANIFEST:
             manifest = json.loads(whole[MANIFEST])
             manifest["files"][name]["size"] = len(damaged)
-            (place / MANIFEST).write_text(json.dumps(manifest))
+            (path / MANIFEST).write_text(json.dumps(manifest))
         try:
-            use(place)
+            use(path)
         except ramify.ModelFormatError:
             n_refused += 1
-        except ramify.DataError as error:  # a changed kind of input: the model works, and refuses these texts in words
+        except ramify.DataError as error:  # the damage changed the input kind: the model refuses texts
             if "trained on" not in str(error) and "fitted on" not in str(error):
                 raise
-        (place / name).write_bytes(whole[name])
-        (place / MANIFEST).write_bytes(whole[MANIFEST])
+        (path / name).write_bytes(whole[name])
+        (path / MANIFEST).write_bytes(whole[MANIFEST])
     assert n_refused > 300
     use(tmp_path / "m")
 
 
-def test_models_of_earlier_versions_open(tmp_path):
-    """A directory written by hand to the letter of format version 1."""
-    path = tmp_path / "old"
+def write_by_hand(path, format_version):
+    """A directory written without StoreWriter, to the letter of the format."""
     path.mkdir()
-    arrays = {
-        "labels_text": np.frombuffer(b"foxhen", np.uint8),
-        "labels_offsets": np.array([0, 3, 6], np.int64),
-        "label_counts": np.array([1, 2], np.int64),
-        "order": np.array([1, 0], np.int32),
-        "shares": np.array([1.0, 0.5], np.float32),
-    }
+    arrays = {"labels_text": np.frombuffer(b"foxhen", np.uint8), "labels_offsets": np.array([0, 3, 6], np.int64)}
     files = {}
     for name, array in arrays.items():
         np.save(path / f"{name}.npy", array)
         size = (path / f"{name}.npy").stat().st_size
         files[f"{name}.npy"] = {"size": size, "sha256": "", "dtype": array.dtype.str, "shape": list(array.shape)}
-    state = {
-        "labels": {"kind": "text", "n": 2},
-        "input_kind": "text",
-        "n_features_in": None,
-        "n_points": 2,
-        "model": {},
+    manifest = {
+        "format": "ramify-model",
+        "format_version": format_version,
+        "library_version": "0.1.0",
+        "kind": "popular",
+        "params": {"seed": 0},
+        "state": {"labels": {"kind": "text", "n": 2}},
+        "files": files,
     }
-    params = {"seed": 0, "threads": None, "verbose": 1, "threshold": 0.5}
-    manifest = {"format": "ramify-model", "format_version": 1, "library_version": "0.1.0", "kind": "popular"}
-    (path / MANIFEST).write_text(json.dumps({**manifest, "params": params, "state": state, "files": files}))
-    assert ramify.load(path).predict_topk(["x"], k=2).labels() == [[("hen", 1.0), ("fox", 0.5)]]
+    (path / MANIFEST).write_text(json.dumps(manifest))
 
 
-def test_saved_files_can_be_read_by_others(tmp_path):
+def test_format_version_2_is_readable(tmp_path):
+    write_by_hand(tmp_path / "m", 2)
+    store = Store(tmp_path / "m")
+    assert (store.kind, store.params) == ("popular", {"seed": 0})
+    assert list(LabelVocabulary.load(store, store.state["labels"])) == ["fox", "hen"]
+
+
+def test_format_version_1_is_refused_and_may_be_overwritten(tmp_path):
+    write_by_hand(tmp_path / "m", 1)
+    reason = "format version 1: it was written by a development version of Ramify before its parameters were renamed"
+    for opener in (Store, ramify.load, ramify.Popular.load):
+        with pytest.raises(ramify.ModelFormatError, match=f"{reason}; train it again"):
+            opener(tmp_path / "m")
+    write_store(tmp_path / "m")
+    assert Store(tmp_path / "m").kind == "x"
+
+
+def test_permissions_follow_the_umask(tmp_path):
     write_store(tmp_path / "m")
     assert Path(tmp_path / "m").stat().st_mode & 0o055 == 0o055 & ~_umask()
 
@@ -323,8 +333,8 @@ def _umask() -> int:
     return mask
 
 
-def test_where_names_cannot_be_swapped(tmp_path, monkeypatch):
-    """Without the system call the old model is moved aside, and moved back if the new one cannot take its place."""
+def test_save_without_atomic_exchange(tmp_path, monkeypatch):
+    """Without the system call the old model is moved aside, and restored if the new one cannot be renamed."""
     from ramify.io import store
 
     monkeypatch.setattr(store, "_exchange", lambda a, b: False)
@@ -334,12 +344,12 @@ def test_where_names_cannot_be_swapped(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
     rename = Path.rename
 
-    def refuse_the_new(self, target):
+    def fail_for_new(self, target):
         if self.name.endswith(".saving"):
             raise OSError("no")
         return rename(self, target)
 
-    monkeypatch.setattr(Path, "rename", refuse_the_new)
+    monkeypatch.setattr(Path, "rename", fail_for_new)
     with pytest.raises(OSError, match="no"):
         write_store(tmp_path / "m", np.zeros(3))
     assert Store(tmp_path / "m").array("a", np.float64).tolist() == [1, 1]

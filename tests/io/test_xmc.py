@@ -1,4 +1,4 @@
-"""The native reader of XMC text against a Python loop, and its answer to every kind of bad line."""
+"""The native reader of XMC text against the reference implementation, and bad lines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def random_text(rng, n, d, n_labels):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("chunk", [64, 1000, 1 << 20])
-def test_equals_the_python_loop(tmp_path, monkeypatch, threads, chunk):
+def test_equals_the_reference(tmp_path, monkeypatch, threads, chunk):
     monkeypatch.setattr(xmc, "CHUNK", chunk)
     text = random_text(np.random.default_rng(chunk), 300, 1000, 50)
     path = tmp_path / "a.txt"
@@ -59,8 +59,8 @@ def test_equals_the_python_loop(tmp_path, monkeypatch, threads, chunk):
     assert_same(labels, expected[1])
 
 
-def test_many_blocks_keep_their_order(tmp_path):
-    """More than one block a chunk and more than one chunk, with one thread and with many."""
+def test_order_of_blocks_and_chunks(tmp_path):
+    """Several blocks per chunk and several chunks, with one thread and with four."""
     rng = np.random.default_rng(3)
     text = random_text(rng, 96_000, 100_000, 3000)
     assert len(text) > 2 * xmc.CHUNK
@@ -82,7 +82,7 @@ def test_many_blocks_keep_their_order(tmp_path):
     st.floats(width=32, allow_nan=False, allow_infinity=False),
     st.sampled_from(["{!r}", "{:.3f}", "{:e}", "{:.17g}", "+{!r}"]),
 )
-def test_numbers_are_read_as_python_reads_them(tmp_path_factory, value, form):
+def test_numbers_are_parsed_as_in_python(tmp_path_factory, value, form):
     written = form.format(value).replace("+-", "-")
     path = tmp_path_factory.mktemp("n") / "a.txt"
     path.write_text(f"1 3 2\n1 2:{written} 0:1\n")
@@ -98,7 +98,7 @@ def test_numbers_are_read_as_python_reads_them(tmp_path_factory, value, form):
     lambda p, t: p.write_text(t + "\n\n"),
     lambda p, t: p.write_text(t.rstrip("\n")),
 ])  # fmt: skip
-def test_every_wrapping(tmp_path, write):
+def test_compression_line_ends_and_blank_lines(tmp_path, write):
     text = "3 5 4\n0,3 1:0.5 4:2\n 0:1\n2 \n"
     path = tmp_path / "a.txt"
     write(path, text)
@@ -109,17 +109,17 @@ def test_every_wrapping(tmp_path, write):
     assert len(ramify.read(path)) == 3
 
 
-def test_defined_answers(tmp_path):
+def test_unsorted_repeated_and_zero_entries(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("4 6 5\n3,1,3 5:1 2:2 5:0.5\n0:1\n\n4\t1:0\t2:3\n")
     features, labels, _ = read(path)
     expected = np.array([[0, 0, 2, 0, 0, 1.5], [1, 0, 0, 0, 0, 0], [0] * 6, [0, 0, 3, 0, 0, 0]])
-    assert np.array_equal(features.toarray(), expected)  # sorted, repeats added up, zero left out
-    assert [row.indices.tolist() for row in labels] == [[1, 3], [], [], [4]]  # a label named twice is one label
+    assert np.array_equal(features.toarray(), expected)  # sorted, duplicates summed, zero dropped
+    assert [row.indices.tolist() for row in labels] == [[1, 3], [], [], [4]]  # a repeated label counts once
     assert features.has_canonical_format
     assert features.nnz == 4
     path.write_text("1 6 5\n1 3:1 3:-1 2:1e-50 1:1\n")
-    assert read(path)[0].indices.tolist() == [1]  # sums and numbers that vanish are left out too
+    assert read(path)[0].indices.tolist() == [1]  # values that sum or underflow to zero are dropped
 
 
 @pytest.mark.parametrize(("line", "reason"), [
@@ -141,7 +141,7 @@ def test_defined_answers(tmp_path):
     ("1 99999999999999999999:1", "feature"),
     ("1 1.5:2", "expected feature:value"),
 ])  # fmt: skip
-def test_bad_lines_are_named_or_counted(tmp_path, line, reason):
+def test_bad_lines_are_reported_or_skipped(tmp_path, line, reason):
     path = tmp_path / "a.txt"
     path.write_text(f"4 6 5\n1 0:1\n2 1:1\n{line}\n3 2:1\n")
     with pytest.raises(ramify.DataError, match=reason) as error:
@@ -155,24 +155,24 @@ def test_bad_lines_are_named_or_counted(tmp_path, line, reason):
 
 
 @pytest.mark.parametrize(("text", "reason"), [
-    ("3 6 5\n1 0:1\n", "header says 3 points, the file has 1"),
-    ("1 6 5\n1 0:1\n1 0:1\n", "header says 1 points, the file has 2"),
+    ("3 6 5\n1 0:1\n", "header says 3 samples, but the file has 1"),
+    ("1 6 5\n1 0:1\n1 0:1\n", "header says 1 samples, but the file has 2"),
     ("6 5\n1 0:1\n", "expected a header"),
     ("nothing here\n", "expected a header"),
     ("", "expected a header"),
     ("1 3000000000 5\n1 0:1\n", "more than"),
 ])  # fmt: skip
-def test_headers_that_lie(tmp_path, text, reason):
+def test_invalid_headers(tmp_path, text, reason):
     path = tmp_path / "a.txt"
     path.write_text(text)
     with pytest.raises(ramify.DataError, match=reason):
         read(path)
 
 
-def test_a_cut_compressed_file_is_named(tmp_path):
+def test_truncated_compressed_file(tmp_path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(random_text(np.random.default_rng(0), 500, 90, 9).encode())[:-40])
-    with pytest.raises(ramify.DataError, match="cut off"):
+    with pytest.raises(ramify.DataError, match="truncated"):
         read(path)
 
 
@@ -184,16 +184,16 @@ def test_pairs_of_files(tmp_path):
     data = ramify.read(tmp_path / "trn_X_Y.txt", skip_bad=True)
     assert data.n_skipped == 1
     assert np.array_equal(data.X.toarray(), [[1, 0, 2, 0, 0], [0, 0, 0, 0, 1]])
-    assert np.array_equal(data.Y.toarray(), [[1, 1, 0, 0], [0, 0, 0, 1]])  # a label's value says nothing
+    assert np.array_equal(data.Y.toarray(), [[1, 1, 0, 0], [0, 0, 0, 1]])  # the value of a label is ignored
     (tmp_path / "trn_X_Xf.txt").write_text("2 5\n0:1 2:2\n4:1\n")
-    with pytest.raises(ramify.DataError, match="has 2 points"):
+    with pytest.raises(ramify.DataError, match="has 2 samples"):
         ramify.read(tmp_path / "trn_X_Xf.txt")
     (tmp_path / "trn_X_Y.txt").unlink()
-    with pytest.raises(ramify.DataError, match="not beside it"):
+    with pytest.raises(ramify.DataError, match="is missing"):
         ramify.read(tmp_path / "trn_X_Xf.txt")
 
 
-def test_writes_what_it_reads(tmp_path):
+def test_write_and_read(tmp_path):
     text = random_text(np.random.default_rng(1), 50, 80, 12)
     (tmp_path / "a.txt").write_text(text)
     data = ramify.read(tmp_path / "a.txt")
@@ -206,7 +206,7 @@ def test_writes_what_it_reads(tmp_path):
         assert again.X.shape == data.X.shape
 
 
-def test_blank_lines_behind_bad_ones(tmp_path):
+def test_trailing_blank_lines_after_bad_lines(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("3 5 4\n0 1:1\nbroken\n2 2:1\n\n")
     features, _, bad = read(path, skip=True)

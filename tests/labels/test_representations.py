@@ -10,8 +10,9 @@ from scipy import sparse
 
 import ramify
 from ramify import native
-from ramify.base.sparse import as_csr
-from ramify.labels.representations import normalize_rows, pifa, pifa_with_features, pii, spectral
+from ramify.base.mixed import Mixed
+from ramify.base.sparse import as_csr, normalize_rows
+from ramify.labels.representations import pifa, pifa_mixed, pifa_with_features, pii, spectral
 
 
 def random_csr(rng, rows, cols, density, index_type=np.int32):
@@ -30,7 +31,7 @@ def random_csr(rng, rows, cols, density, index_type=np.int32):
     st.sampled_from([(np.int32, np.int32), (np.int64, np.int64), (np.int32, np.int64)]),
     st.sampled_from([1, 2, 5]),
 )
-def test_products_equal_scipys(seed, shape, density, index_types, threads):
+def test_sparse_products_against_scipy(seed, shape, density, index_types, threads):
     rng = np.random.default_rng(seed)
     m, p, q = shape
     a, b = random_csr(rng, m, p, density, index_types[0]), random_csr(rng, p, q, density, index_types[1])
@@ -42,7 +43,7 @@ def test_products_equal_scipys(seed, shape, density, index_types, threads):
 
 
 @pytest.mark.native
-def test_products_have_the_same_bits_for_any_number_of_threads():
+def test_sparse_products_have_the_same_bits_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     a, b = random_csr(rng, 3000, 500, 0.02), random_csr(rng, 500, 2000, 0.03)
     dense = rng.standard_normal((500, 70)).astype(np.float32)
@@ -59,26 +60,26 @@ def test_products_have_the_same_bits_for_any_number_of_threads():
 def data():
     rng = np.random.default_rng(1)
     labels = (rng.random((60, 25)) < 0.15).astype(np.float32)
-    labels[:, 7] = 0  # a label without a point
-    labels[3] = 0  # a point without a label
+    labels[:, 7] = 0  # a label without samples
+    labels[3] = 0  # a sample without labels
     return random_csr(rng, 60, 80, 0.1), as_csr(sparse.csr_matrix(labels))
 
 
-def unit(rows):
-    length = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows / np.where(length > 0, length, 1)
+def unit_norm(rows):
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0, norms, 1)
 
 
 def test_pii(data):
     _, labels = data
-    assert np.allclose(pii(labels).toarray(), unit(labels.toarray().T), atol=1e-6)
+    assert np.allclose(pii(labels).toarray(), unit_norm(labels.toarray().T), atol=1e-6)
 
 
 @pytest.mark.parametrize("normalize_y", [True, False])
 def test_pifa(data, normalize_y):
     features, labels = data
-    left = unit(labels.toarray()) if normalize_y else labels.toarray()
-    expected = unit(left.T @ features.toarray())
+    left = unit_norm(labels.toarray()) if normalize_y else labels.toarray()
+    expected = unit_norm(left.T @ features.toarray())
     assert np.allclose(pifa(features, labels, normalize_y=normalize_y).toarray(), expected, atol=1e-5)
     assert np.allclose(pifa(features.toarray(), labels, normalize_y=normalize_y), expected, atol=1e-5)
     assert pifa(features, labels)[7].nnz == 0
@@ -86,25 +87,24 @@ def test_pifa(data, normalize_y):
         pifa(features[:5], labels)
 
 
-def test_pifa_with_label_features(data):
+def test_pifa_of_mixed_features(data):
     features, labels = data
-    own = random_csr(np.random.default_rng(2), 25, 80, 0.2)
-    base = pifa(features, labels).toarray()
-    joined = pifa_with_features(features, labels, own)
-    assert np.allclose(joined.toarray(), np.hstack([base, own.toarray()]), atol=1e-6)
-    mixed = pifa_with_features(features, labels, own, mode="sum", weight=0.25)
-    assert np.allclose(mixed.toarray(), 0.25 * base + 0.75 * own.toarray(), atol=1e-6)
-    shares = np.linspace(0, 1, 25)
-    each = pifa_with_features(features.toarray(), labels, own.toarray(), mode="sum", weight=shares)
-    assert np.allclose(each, shares[:, None] * base + (1 - shares)[:, None] * own.toarray(), atol=1e-5)
+    mixed = Mixed(features[:, :50].tocsr(), features[:, 50:].toarray())
+    assert np.allclose(pifa_mixed(mixed, labels).toarray(), pifa(features, labels).toarray(), atol=1e-6)
+    only_sparse = pifa_mixed(Mixed(features, np.empty((60, 0), np.float32)), labels)
+    assert (only_sparse != pifa(features, labels)).nnz == 0
+
+
+def test_pifa_concatenated_with_label_features(data):
+    features, labels = data
+    label_features = random_csr(np.random.default_rng(2), 25, 80, 0.2)
+    expected = np.hstack([pifa(features, labels).toarray(), label_features.toarray()])
+    assert np.allclose(pifa_with_features(features, labels, label_features).toarray(), expected, atol=1e-6)
+    dense = pifa_with_features(features.toarray(), labels, label_features.toarray())
+    assert isinstance(dense, np.ndarray)
+    assert np.allclose(dense, expected, atol=1e-5)
     with pytest.raises(ramify.DataError, match="label features"):
-        pifa_with_features(features, labels, own[:3])
-    with pytest.raises(ramify.DataError, match="width"):
-        pifa_with_features(features, labels, own[:, :9], mode="sum")
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        pifa_with_features(features, labels, own, mode="sum", weight=2.0)
-    with pytest.raises(ValueError, match="mode"):
-        pifa_with_features(features, labels, own, mode="max")
+        pifa_with_features(features, labels, label_features[:3])
 
 
 def test_spectral(data):
@@ -123,7 +123,7 @@ def test_spectral(data):
         spectral(labels, 24)
 
 
-def test_normalize_rows_keeps_zeros():
+def test_normalize_rows_keeps_zero_rows():
     matrix = as_csr(sparse.csr_matrix(np.array([[3.0, 4.0], [0.0, 0.0]])))
     assert np.allclose(normalize_rows(matrix).toarray(), [[0.6, 0.8], [0, 0]])
     assert np.allclose(normalize_rows(matrix.toarray()), [[0.6, 0.8], [0, 0]])

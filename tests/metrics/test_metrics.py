@@ -1,4 +1,4 @@
-"""Metrics against hand-computed cases and against a slow twin."""
+"""Metrics against hand-computed values, the reference implementation and scikit-learn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ranking_of(rows, n_labels, k=None):
     return ramify.Ranking(ids, scores, n_labels)
 
 
-def test_by_hand():
+def test_metrics_by_hand():
     ranking = ranking_of([[0, 1, 2], [3, 0, 1]], 5)
     truth = [[0, 2], [1]]
     result = ramify.evaluate(ranking, truth, ks=[1, 2, 3])
@@ -53,7 +53,7 @@ def test_propensity_by_hand():
     )
     with pytest.raises(ValueError, match="wikipedia"):
         inverse_propensity(counts, "wiki")
-    # one hit on the common label, the rare ones missed: the best would have been the rare one
+    # a hit on the frequent label; the optimal ranking has the rare one first
     result = ramify.evaluate(ranking_of([[0]], 3), [[0, 1]], counts, ks=[1])
     assert result["PSP@1"] == pytest.approx(100 * expected[0] / expected[1])
     assert ramify.evaluate(ranking_of([[1]], 3), [[0, 1]], counts, ks=[1])["PSP@1"] == pytest.approx(100.0)
@@ -66,14 +66,14 @@ def test_rows_without_labels_and_short_rows():
     result = ramify.evaluate(ranking, [[0], [], [1]], ks=[1, 2])
     assert (result.n_rows, result.n_rows_without_labels) == (2, 1)
     assert result["P@1"] == 50.0
-    assert result["P@2"] == 25.0  # misses where there is no prediction
+    assert result["P@2"] == 25.0  # padding counts as a miss
     assert result["R@2"] == 50.0
     assert ramify.evaluate(ranking, [[0], [], []], ks=[1])["P@1"] == 100.0
     nothing = ramify.evaluate(ranking, sparse.csr_matrix((3, 3)), ks=[1])
     assert set(nothing.to_dict().values()) == {0.0}
 
 
-def test_a_label_predicted_twice_is_one_hit():
+def test_a_repeated_label_is_one_hit():
     ids = np.array([[1, 1, 0]], np.int32)
     result = ramify.evaluate(ramify.Ranking(ids, np.ones((1, 3)), 2), [[1]], ks=[3])
     assert result["P@3"] == pytest.approx(100 / 3)
@@ -85,7 +85,7 @@ def cases(draw):
     n, n_labels, k = draw(st.integers(1, 30)), draw(st.integers(1, 90)), draw(st.integers(1, 25))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     ids = rng.integers(-1, n_labels, (n, k)).astype(np.int32)
-    if draw(st.booleans()):  # proper rankings, without repeats
+    if draw(st.booleans()):  # rankings without repeated labels
         ids = np.stack([np.resize(rng.permutation(max(n_labels, k))[:k], k) for _ in range(n)]).astype(np.int32)
         ids[ids >= n_labels] = -1
     truth = sparse.csr_matrix(
@@ -96,7 +96,7 @@ def cases(draw):
 
 @settings(max_examples=150, deadline=None)
 @given(cases(), st.sampled_from([np.int32, np.int64]), st.sampled_from([1, 2, 4]))
-def test_equals_the_slow_twin(case, index_type, threads):
+def test_equals_the_reference(case, index_type, threads):
     ids, truth, weights = case
     truth.indptr, truth.indices = truth.indptr.astype(index_type), truth.indices.astype(index_type)
     assert np.array_equal(native.matrix.ranking_hits(ids, truth, threads), reference.hits(ids, truth))
@@ -113,7 +113,7 @@ def test_equals_the_slow_twin(case, index_type, threads):
             assert found.by_group[name].sum(axis=0).tolist() == pytest.approx(found.values[name].tolist(), abs=1e-9)
 
 
-def test_many_rows_and_threads_give_the_same_bits():
+def test_results_do_not_depend_on_threads():
     rng = np.random.default_rng(0)
     ids = rng.integers(-1, 500, (20_000, 20)).astype(np.int32)
     truth = sparse.random(20_000, 500, 0.01, format="csr", random_state=0)
@@ -126,7 +126,7 @@ def test_many_rows_and_threads_give_the_same_bits():
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 12), st.sampled_from([np.int32, np.int64]))
-def test_topk_equals_the_slow_twin(seed, k, index_type):
+def test_topk_equals_the_reference(seed, k, index_type):
     rng = np.random.default_rng(seed)
     scores = sparse.random(20, 30, 0.3, format="csr", random_state=seed % 1000, dtype=np.float32)
     scores.data = rng.integers(-3, 3, scores.nnz).astype(np.float32)  # many ties
@@ -151,7 +151,7 @@ def test_f1_by_hand():
     scores = np.array([[0.9, 0.6], [0.7, 0.2]], np.float32)
     result = ramify.evaluate(ramify.Ranking(ids, scores, 4), [[0], [2]], threshold=0.5, ks=[1])
     assert result["micro-F1"] == pytest.approx(100 * 2 * 1 / (3 + 2))
-    assert result["macro-F1"] == pytest.approx(100 * np.mean([2 * 1 / (2 + 1), 0, 0]))  # label 3 says nothing
+    assert result["macro-F1"] == pytest.approx(100 * np.mean([2 * 1 / (2 + 1), 0, 0]))  # without label 3
     assert ramify.evaluate(ramify.Ranking(ids, scores, 4), [[0], [2]], threshold=0.1, ks=[1])[
         "micro-F1"
     ] == pytest.approx(100 * 4 / 6)
@@ -185,7 +185,7 @@ def test_unseen_labels_count_as_misses_or_are_dropped():
     ranking = model.predict_topk(["q"], k=2)
     counted = ramify.evaluate(ranking, [["x", "new"]], ks=[1, 2])
     assert counted["R@2"] == 50.0
-    assert counted.unseen_share == 0.5
+    assert counted.unseen_fraction == 0.5
     assert ramify.evaluate(ranking, [["x", "new"]], ks=[2], unseen="drop")["R@2"] == 100.0
     with pytest.raises(ramify.DataError, match="1 is not '1'"):
         ramify.evaluate(ranking, [["p", "q"]])
@@ -193,7 +193,7 @@ def test_unseen_labels_count_as_misses_or_are_dropped():
         ramify.evaluate(ranking, [["x"]], unseen="maybe")
 
 
-def test_filtered_pairs_move_the_rest_up():
+def test_filtered_pairs_are_removed():
     ranking = ranking_of([[0, 1, 2], [2, 1, 0]], 3)
     truth = [[1], [0]]
     plain = ramify.evaluate(ranking, truth, ks=[1])
@@ -207,7 +207,7 @@ def test_filtered_pairs_move_the_rest_up():
         ramify.evaluate(ranking, truth, filter_pairs=[1, 2])
 
 
-def test_deciles_split_the_whole(pydoc):
+def test_deciles_sum_to_the_total(pydoc):
     train, test = pydoc.split("train"), pydoc.split("test")
     model = ramify.Popular().fit(train.inputs, train.labels())
     result = ramify.evaluate(model.predict_topk(test.inputs, 100), test.labels(), train.labels())
@@ -215,13 +215,13 @@ def test_deciles_split_the_whole(pydoc):
     for name in ("P@1", "P@5", "nDCG@5", "PSP@5", "PSnDCG@3", "R@100"):
         assert sum(deciles[name]) == pytest.approx(result[name]), name
         assert len(deciles[name]) == 10
-    assert deciles["P@1"][0] == pytest.approx(result["P@1"])  # the popular labels are the first decile's
+    assert deciles["P@1"][0] == pytest.approx(result["P@1"])  # the most frequent labels are in the first decile
     assert frequency_deciles(np.array([5, 1, 9, 1, 1, 1, 1, 1, 1, 1])).tolist() == [1, 2, 0, 3, 4, 5, 6, 7, 8, 9]
     with pytest.raises(ramify.DataError, match="training labels"):
         ramify.evaluate(model.predict_topk(test.inputs, 5), test.labels()).deciles()
 
 
-def test_the_table_is_neat():
+def test_table_is_aligned():
     text = str(ramify.evaluate(ranking_of([[0, 1, 2]], 5), [[0]], [[0], [0, 1]]))
     lines = text.splitlines()
     assert lines[0].split() == ["@1", "@3"]
@@ -229,9 +229,9 @@ def test_the_table_is_neat():
     assert len({len(line) for line in lines[:7]}) == 1
 
 
-def test_refusals():
+def test_invalid_input_is_refused():
     ranking = ranking_of([[0]], 2)
-    with pytest.raises(ramify.DataError, match="1 rows, y_true has 2"):
+    with pytest.raises(ramify.DataError, match="1 rows, but y_true has 2"):
         ramify.evaluate(ranking, [[0], [1]])
     with pytest.raises(ramify.DataError, match="columns"):
         ramify.evaluate(ranking, sparse.csr_matrix((1, 5)))
@@ -249,7 +249,7 @@ def test_refusals():
         ramify.Ranking(np.zeros((2, 2), int), np.zeros((2, 3)), 4)
 
 
-def test_a_narrow_ranking_says_that_f1_is_cut():
+def test_note_on_truncated_f1():
     model = ramify.Popular(threshold=0.1).fit(["a"], [list(range(20))])
     narrow = ramify.evaluate(model.predict_topk(["q"], 5), [list(range(20))])
     assert any("larger k" in note for note in narrow.notes())

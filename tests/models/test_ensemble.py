@@ -1,3 +1,5 @@
+"""Ensembles: weights, models by key, saved models."""
+
 from __future__ import annotations
 
 import json
@@ -17,20 +19,37 @@ def test_is_at_least_as_good_as_its_models_on_real_data(data, tmp_path):
     train, test = data
     parts = [ramify.XRLinear.pecos(verbose=0, seed=seed) for seed in (0, 1)]
     model = ramify.Ensemble(parts, verbose=0).fit(*train)
-    figures = [
+    recall = [
         ramify.evaluate(m.predict_topk(test[0], 10), test[1], unseen="drop")["R@10"] for m in (model, *model.models_)
     ]
-    assert figures[0] >= min(figures[1:])
+    assert recall[0] >= min(recall[1:])
     model.save(tmp_path / "model")
     found, again = (m.predict_topk(test[0], 5) for m in (model, ramify.load(tmp_path / "model")))
     assert np.array_equal(found.ids, again.ids)
     assert np.array_equal(found.scores, again.scores)
 
 
-def test_validation_listens_to_the_better_model(data):
+def test_validation_gives_the_better_model_more_weight(data):
     train, _ = data
     model = ramify.Ensemble([ramify.Popular(), ramify.XRLinear(verbose=0)], weights="validation").fit(*train)
     assert model.weights_[1] > model.weights_[0]
+
+
+def test_validation_size(data, monkeypatch):
+    """Validation rows are held out of the training of all models, at most a tenth of the data."""
+    train, _ = data
+    n_trained = []
+    fit = ramify.Popular._fit
+
+    def record(self, checked):
+        n_trained.append(len(checked.inputs))
+        fit(self, checked)
+
+    monkeypatch.setattr(ramify.Popular, "_fit", record)
+    for size in (25, 10_000):
+        ramify.Ensemble([ramify.Popular(), ramify.Popular()], weights="validation", validation_size=size).fit(*train)
+    n = len(train[0])
+    assert n_trained == [n - 25] * 2 + [n - n // 10] * 2
 
 
 def test_of_trained_models(data):
@@ -54,7 +73,7 @@ def test_models_by_their_keys():
         model.set_params(models=[3])
 
 
-def test_refuses_in_words(data, tmp_path):
+def test_errors_say_what_is_wrong(data, tmp_path):
     with pytest.raises(ValueError, match="needs models"):
         ramify.Ensemble().fit(["a"], [["x"]])
     with pytest.raises(ValueError, match="1 models and 2 weights"):

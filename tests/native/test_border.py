@@ -69,7 +69,7 @@ def test_both_index_types_give_the_same():
 
 
 def test_what_is_changed_in_place_is_never_a_copy():
-    adam = (0.1, 0.9, 0.999, 1e-8, 0.0, 1)
+    adam = native.neural.AdamOptions(learning_rate=0.1, beta1=0.9, beta2=0.999, epsilon=1e-8, weight_decay=0.0, step=1)
     moments = np.zeros(4, np.float32), np.zeros(4, np.float32)
     values = np.ones(4, np.float32)
     native.neural.adam_dense(values, np.ones(4, np.float32), moments, adam)
@@ -89,7 +89,7 @@ def test_options_are_given_by_name():
     from ramify import _core
 
     with pytest.raises(TypeError):
-        _core.AdamOptions(0.1, 0.9, 0.999, 1e-8, 0.0, 1)
+        native.neural.AdamOptions(0.1, 0.9, 0.999, 1e-8, 0.0, 1)
     with pytest.raises(TypeError):
         _core.KMeansOptions(spherical=True, max_iterations=5, tolerance=0.0)
     with pytest.raises(KeyError):

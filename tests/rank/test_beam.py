@@ -1,4 +1,4 @@
-"""Beam search beside exact scoring in NumPy, on trees of every shape, and on damaged tables."""
+"""Beam search against exhaustive scoring in NumPy, on trees of many shapes and on damaged arrays."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ramify import DataError, native
 from ramify.base.mixed import Mixed
 from ramify.index.tree import LabelTree
 from ramify.rank.beam import LinearTree, PackedLevel
-from ramify.rank.scores import Transform
+from ramify.rank.score_transforms import ScoreTransform
 
 pytestmark = pytest.mark.native
 
-# Few enough different weights that packing does not round them.
+# So few distinct weights that packing does not quantize them.
 VALUES = np.array([-2, -0.75, -0.5, -0.25, 0.125, 0.5, 1, 3], np.float32)
 
 
 def make_tree(kind, random):
     if kind == "flat":
         return LabelTree.flat(17)
-    if kind == "wide":  # chunks of more than 256 columns
+    if kind == "wide":  # chunks of more than 256 nodes
         return LabelTree.from_chain([sparse.csr_matrix(np.eye(3)[np.arange(700) % 3])])
-    if kind == "many":  # more than 256 pieces: wider ids, bitmaps for frequent features
+    if kind == "many":  # more than 256 chunks: 16-bit ids, and bitmaps for frequent features
         top = sparse.csr_matrix(np.eye(20)[np.arange(600) % 20])
         return LabelTree.from_chain([top, sparse.csr_matrix(np.eye(600)[random.permutation(1300) % 600])])
     if kind == "overlapping":
@@ -44,47 +44,47 @@ KINDS = ["flat", "wide", "many", "overlapping", "paths"]
 
 
 def make_model(kind, transform="l3-hinge", n_sparse=50, n_dense=0, seed=0):
-    """Return the model with its weights (nodes, d + 1) of each level."""
+    """A tree and its weights (n_nodes, d + 1) of each level."""
     random = np.random.default_rng(seed)
     tree = make_tree(kind, random)
     weights, levels = [], []
-    for borders, width in zip(tree.levels, tree.widths, strict=True):
+    for children, width in zip(tree.levels, tree.widths, strict=True):
         frequency = np.repeat([0.02, 0.2, 0.9], [n_sparse - 20, 15, 5])  # rare and frequent features
         W = random.choice(VALUES, (width, n_sparse)) * (random.random((width, n_sparse)) < frequency)
         W = np.hstack([W, random.standard_normal((width, n_dense + 1))]).astype(np.float32)
         weights.append(W)
-        levels.append(PackedLevel.pack(sparse.csr_matrix(W), borders, n_sparse, 0.5, threads=2))
-    transforms = [Transform.parse(transform)] * tree.depth
+        levels.append(PackedLevel.pack(sparse.csr_matrix(W), children, n_sparse, 0.5, threads=2))
+    transforms = [ScoreTransform.parse(transform)] * tree.depth
     return LinearTree(tree, levels, transforms, n_sparse), weights
 
 
 def queries(n=40, n_sparse=50, n_dense=0, seed=1):
     random = np.random.default_rng(seed)
     X = sparse.random(n, n_sparse, 0.3, "csr", np.float32, random)
-    X = sparse.vstack([sparse.csr_matrix((1, n_sparse), dtype=np.float32), X[1:]], format="csr")  # a row of nothing
+    X = sparse.vstack([sparse.csr_matrix((1, n_sparse), dtype=np.float32), X[1:]], format="csr")  # an empty row
     return Mixed(sparse.csr_matrix(X), random.standard_normal((n, n_dense)).astype(np.float32))
 
 
-def exact(model, weights, X):
-    """Log scores (n, L) of every label, its best place counting."""
+def exhaustive_scores(model, weights, X):
+    """Log scores (n, L) of every label, at its best leaf."""
     dense = np.hstack([X.sparse.toarray(), X.dense])
     transform = model.transforms[0]
     scores = reference.tree_scores(
         dense, model.tree.levels, [W[:, :-1] for W in weights], [0.5 * W[:, -1] for W in weights], transform.log_score
     )
     best = np.full((len(X), model.tree.n_labels), -np.inf)
-    for place, label in enumerate(model.tree.labels):
-        best[:, label] = np.maximum(best[:, label], scores[:, place])
+    for leaf, label in enumerate(model.tree.labels):
+        best[:, label] = np.maximum(best[:, label], scores[:, leaf])
     return best
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("transform", ["l3-hinge", "l1.5-hinge", "l12-norm", "sigmoid", "noop"])
 @pytest.mark.parametrize("n_dense", [0, 37])
-def test_a_beam_of_all_nodes_is_exact_scoring(kind, transform, n_dense):
+def test_unlimited_beam_scores_every_label(kind, transform, n_dense):
     model, weights = make_model(kind, transform, n_dense=n_dense)
     X = queries(n=150, n_dense=n_dense)
-    expected = exact(model, weights, X)
+    expected = exhaustive_scores(model, weights, X)
     n_labels = model.tree.n_labels
     ids, scores = model.search(X, n_labels, 10**6)
     assert np.array_equal(np.sort(ids, axis=1), np.tile(np.arange(n_labels), (len(X), 1)))
@@ -93,18 +93,17 @@ def test_a_beam_of_all_nodes_is_exact_scoring(kind, transform, n_dense):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_narrow_beam_follows_the_best(kind):
-    """The beam again, written with sorts."""
+def test_narrow_beam_against_the_reference(kind):
     model, weights = make_model(kind)
     X = queries()
     dense = X.sparse.toarray()
     ids, scores = model.search(X, 7, 4)
     for row in range(len(X)):
-        nodes, above = np.array([0]), np.array([0.0], np.float32)
-        for t, (borders, W) in enumerate(zip(model.tree.levels, weights, strict=True)):
-            children = np.concatenate([np.arange(borders[n], borders[n + 1]) for n in nodes])
+        nodes, beam_scores = np.array([0]), np.array([0.0], np.float32)
+        for t, (indptr, W) in enumerate(zip(model.tree.levels, weights, strict=True)):
+            children = np.concatenate([np.arange(indptr[n], indptr[n + 1]) for n in nodes])
             parents = np.concatenate(
-                [np.full(borders[n + 1] - borders[n], g) for n, g in zip(nodes, above, strict=True)]
+                [np.full(indptr[n + 1] - indptr[n], g) for n, g in zip(nodes, beam_scores, strict=True)]
             )
             last = t == model.tree.depth - 1
             raw = W[children, :-1] @ dense[row] + 0.5 * W[children, -1]
@@ -121,12 +120,12 @@ def test_a_narrow_beam_follows_the_best(kind):
                     if i >= 0
                 )
             keep = np.lexsort((children, -found))[:4]
-            nodes, above = children[keep], found[keep]
+            nodes, beam_scores = children[keep], found[keep]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n", [70, 700])  # row by row, and piece by piece
-def test_one_row_is_like_the_batch_and_threads_do_not_matter(kind, n):
+@pytest.mark.parametrize("n", [70, 700])  # searched by row, and by chunk
+def test_same_bits_for_single_rows_and_any_number_of_threads(kind, n):
     model, _ = make_model(kind, n_dense=5)
     X = queries(n=n, n_dense=5)
     ids, scores = model.search(X, 9, 3, threads=1)
@@ -144,28 +143,28 @@ def test_one_row_is_like_the_batch_and_threads_do_not_matter(kind, n):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_selected_labels(kind):
+def test_scores_of_selected_labels(kind):
     model, weights = make_model(kind, n_dense=3)
     X = queries(n_dense=3)
-    expected = exact(model, weights, X)
+    expected = exhaustive_scores(model, weights, X)
     selected = sparse.csr_matrix((np.random.default_rng(0).random(expected.shape) < 0.05).astype(np.float32))
     for threads in (1, 3):
         scores = model.score_selected(X, selected, threads)
         assert np.array_equal(scores.indices, selected.indices)
         rows = np.repeat(np.arange(len(X)), np.diff(scores.indptr))
         assert np.allclose(scores.data, expected[rows, scores.indices], rtol=1e-3, atol=1e-3)
-    with pytest.raises(DataError, match="selected is"):
+    with pytest.raises(DataError, match="selected must be"):
         model.score_selected(X, selected[1:])
 
 
-def test_rounding_is_small():
-    """Weights that are not among 256 values are rounded by some percent."""
+def test_quantization_error_is_small():
+    """More than 256 distinct weights are quantized with an error of a few percent."""
     random = np.random.default_rng(0)
     W = (random.standard_normal((300, 80)) * random.choice([0.1, 1, 10], (300, 80))).astype(np.float32)
     W[np.abs(W) < 0.01] = 0
     with_bias = np.hstack([W, np.zeros((300, 1), np.float32)])
     level = PackedLevel.pack(sparse.csr_matrix(with_bias), np.array([0, 300]), 80, 1.0)
-    model = LinearTree(LabelTree.flat(300), [level], [Transform.parse("noop")], 80)
+    model = LinearTree(LabelTree.flat(300), [level], [ScoreTransform.parse("noop")], 80)
     ids, scores = model.search(sparse.eye(80, format="csr", dtype=np.float32), 300, 1)
     found = np.zeros_like(W)
     found[ids.T, np.arange(80)[None, :]] = scores.T
@@ -175,28 +174,28 @@ def test_rounding_is_small():
     assert np.array_equal(found[W == 0], W[W == 0])
 
 
-def test_far_away_labels_do_not_tie():
+def test_very_negative_margins_do_not_tie():
     W = sparse.csr_matrix(np.array([[-6.0, 0], [-7.0, 0], [-8.0, 0], [2, 0]], np.float32))
     tree = LabelTree.flat(4)
-    model = LinearTree(tree, [PackedLevel.pack(W, tree.levels[0], 1, 1.0)], [Transform.parse("l3-hinge")], 1)
+    model = LinearTree(tree, [PackedLevel.pack(W, tree.levels[0], 1, 1.0)], [ScoreTransform.parse("l3-hinge")], 1)
     ids, scores = model.search(sparse.csr_matrix(np.ones((1, 1), np.float32)), 4, 1)
     assert ids.tolist() == [[3, 0, 1, 2]]
     assert len(set(scores[0])) == 4
 
 
-@pytest.mark.parametrize("n", [5, 300])  # row by row, and piece by piece
-def test_wide_margins_of_labels_keep_their_order_and_those_of_clusters_do_not_drown_it(n):
-    """However the labels are numbered."""
-    transform = Transform.parse("l4-norm")
+@pytest.mark.parametrize("n", [5, 300])  # searched by row, and by chunk
+def test_margins_beyond_one_order_labels_but_not_clusters(n):
+    """Independent of the ids of the labels."""
+    transform = ScoreTransform.parse("l4-norm")
     margins = np.array([2.1, 9, 2.2, 1.5, 0.5, 44, 4, 3], np.float32)
     for order in (np.arange(8), np.random.default_rng(0).permutation(8)):
         tree = LabelTree.from_chain([sparse.csr_matrix(np.eye(2)[order % 2])])
-        above = sparse.csr_matrix(np.array([[2, 0], [30, 0]], np.float32))  # both clusters certain, one much more so
+        clusters = sparse.csr_matrix(np.array([[2, 0], [30, 0]], np.float32))  # both beyond a margin of 1
         leaves = np.zeros((8, 2), np.float32)
         leaves[:, 0] = margins[order][tree.labels]
         levels = [
-            PackedLevel.pack(W, borders, 1, 1.0)
-            for W, borders in zip((above, sparse.csr_matrix(leaves)), tree.levels, strict=True)
+            PackedLevel.pack(W, children, 1, 1.0)
+            for W, children in zip((clusters, sparse.csr_matrix(leaves)), tree.levels, strict=True)
         ]
         model = LinearTree(tree, levels, [transform] * 2, 1)
         ids, scores = model.search(sparse.csr_matrix(np.ones((n, 1), np.float32)), 8, 2)
@@ -206,18 +205,18 @@ def test_wide_margins_of_labels_keep_their_order_and_those_of_clusters_do_not_dr
         assert np.allclose(scores[0], expected, rtol=0.02, atol=1e-6)
 
 
-def test_batches_of_any_size_and_shape():
-    """Rows of very different lengths, pieces with many and with hardly any visits, rows that are all alike."""
+def test_batches_with_uneven_rows():
+    """Short, long, equal and empty rows give the same bits as single queries."""
     random = np.random.default_rng(2)
     model, _ = make_model("many", n_sparse=400)
     short, long = (
         sparse.random(3000, 400, 0.004, "csr", np.float32, random),
         sparse.random(8, 400, 1, "csr", np.float32, random),
     )
-    alike = sparse.vstack([short[7]] * 2500)
+    equal = sparse.vstack([short[7]] * 2500)
     for X in (
         short,
-        sparse.vstack([short, long, alike], format="csr"),
+        sparse.vstack([short, long, equal], format="csr"),
         sparse.csr_matrix((200, 400), dtype=np.float32),
     ):
         ids, scores = model.search(X, 5, 2, threads=3)
@@ -229,7 +228,7 @@ def test_batches_of_any_size_and_shape():
 
 @pytest.mark.parametrize("kind", ["many", "paths"])
 @pytest.mark.parametrize("n", [20, 400])
-def test_damaged_tables_are_refused_or_harmless(kind, n):
+def test_damaged_arrays_never_crash_a_search(kind, n):
     model, _ = make_model(kind)
     X = queries(n=n)
     random = np.random.default_rng(0)
@@ -237,21 +236,21 @@ def test_damaged_tables_are_refused_or_harmless(kind, n):
     for _ in range(150):
         levels = list(model.levels)
         t = random.integers(len(levels))
-        name = ["heads", "table"][random.integers(2)]
+        name = ["block_starts", "blocks"][random.integers(2)]
         array = getattr(levels[t], name).copy()
         view = array.view(np.uint8)
         for _ in range(random.integers(1, 20)):
             view[random.integers(len(view))] = random.integers(256)
         levels[t] = dataclasses.replace(levels[t], **{name: array})
         damaged = LinearTree(model.tree, levels, model.transforms, 50)
-        with contextlib.suppress(RuntimeError):  # refused in words, or harmless; never a crash
+        with contextlib.suppress(RuntimeError):  # an error or some result, never a crash
             damaged.search(X, 5, 3)
             continue
         refused += 1
     assert refused > 20
 
 
-def test_refuses_what_does_not_fit():
+def test_inconsistent_arguments_are_refused():
     model, _ = make_model("paths")
     with pytest.raises(DataError, match="sparse features"):
         model.search(sparse.csr_matrix((1, 9), dtype=np.float32), 1, 1)
@@ -259,8 +258,8 @@ def test_refuses_what_does_not_fit():
         model.search(queries(n_dense=2), 1, 1)
     level = model.levels[0]
     for change in (
-        {"heads": level.heads[:-1]},
-        {"table": level.table[:10]},
+        {"block_starts": level.block_starts[:-1]},
+        {"blocks": level.blocks[:10]},
         {"bias": level.bias[1:]},
         {"codebook": level.codebook[1:]},
     ):
@@ -268,7 +267,7 @@ def test_refuses_what_does_not_fit():
             LinearTree(model.tree, [dataclasses.replace(level, **change), *model.levels[1:]], model.transforms, 50)
 
 
-def test_blending():
+def test_blend_rankings_is_the_log_of_the_mean():
     random = np.random.default_rng(0)
     ids = np.stack([[random.permutation(30)[:8] for _ in range(25)] for _ in range(3)]).astype(np.int32)
     ids[1, 4, 3:] = -1

@@ -1,4 +1,4 @@
-"""The trainer of linear rankers, beside scikit-learn's liblinear and the formula of its objective."""
+"""One-vs-rest classifiers against liblinear of scikit-learn, by the value of the objective."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from variants import digests
 
 from ramify import DataError
 from ramify.base.mixed import Mixed
-from ramify.rank.linear import LinearConfig, decision_function, fit_ovr
+from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
 
 pytestmark = pytest.mark.native
 
@@ -27,15 +27,23 @@ def problem(n=120, d=40, n_labels=21, seed=0, density=0.3):
     return X, Y
 
 
+def margins(X, W, bias=1.0):
+    """Margins (n, L) of all labels."""
+    mixed = Mixed.of(X)
+    features = np.hstack([mixed.sparse.toarray(), mixed.dense])
+    W = W.toarray()
+    return features @ W[:, :-1].T + bias * W[:, -1]
+
+
 def signs(Y, label):
     return np.where(Y[:, [label]].toarray().ravel() > 0, 1.0, -1.0)
 
 
-EXACT = {"threshold": 0.0, "tolerance": 1e-3, "max_passes": 5000}
+EXACT = {"threshold": 0.0, "tolerance": 1e-3, "max_epochs": 5000}
 
 
 def liblinear(X, y, loss, C, weights=None):
-    """Return the weights of the same objective: the bias is a regularised feature of ones."""
+    """Weights of the same objective by scikit-learn, with the bias as a regularized feature of ones."""
     wide = np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
     if loss == "logistic":
         model = LogisticRegression(C=C, fit_intercept=False, tol=1e-8, max_iter=10000)
@@ -57,17 +65,19 @@ def test_reaches_the_optimum_of_liblinear(loss, C):
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
-def test_the_tolerance_of_training_is_near_enough(loss):
+def test_default_tolerance_is_close_to_the_optimum(loss):
     X, Y = problem(n=400, seed=2)
-    near = fit_ovr(X, Y, config=LinearConfig(loss=loss, threshold=0.0)).toarray()
+    approximate = fit_ovr(X, Y, config=LinearConfig(loss=loss, threshold=0.0)).toarray()
     exact = fit_ovr(X, Y, config=LinearConfig(loss=loss, **EXACT)).toarray()
     for label in (0, 10):
         y = signs(Y, label)
-        a, b = (reference.ovr_objective(X.toarray(), y, W[label].astype(float), loss=loss) for W in (near, exact))
+        a, b = (
+            reference.ovr_objective(X.toarray(), y, W[label].astype(float), loss=loss) for W in (approximate, exact)
+        )
         assert a == pytest.approx(b, rel=0.03)
 
 
-def test_costs_of_classes_and_of_pairs():
+def test_class_weights_and_relevance():
     X, Y = problem(seed=3)
     random = np.random.default_rng(0)
     R = Y.copy()
@@ -82,14 +92,14 @@ def test_costs_of_classes_and_of_pairs():
         assert a == pytest.approx(b, rel=2e-3)
 
 
-def test_rare_labels_weigh_more():
+def test_tail_weighting():
     X, Y = problem(seed=4)
-    n_points = np.diff(Y.tocsc().indptr)
-    config = LinearConfig(C=0.5, positive_weight=2.0, rare_weight=3.0, rare_points=20.0, **EXACT)
-    costs = config.positive_costs(n_points)
+    n_samples = np.diff(Y.tocsc().indptr)
+    config = LinearConfig(C=0.5, positive_weight=2.0, tail_weight=3.0, tail_count=20.0, **EXACT)
+    costs = config.positive_costs(n_samples)
     assert config.positive_costs(np.array([0, 20, 10**9])) == pytest.approx([3.0, 2.0, 1.0])
     W = fit_ovr(X, Y, config=config).toarray()
-    for label in (int(np.where(n_points > 0, n_points, 10**9).argmin()), int(n_points.argmax())):
+    for label in (int(np.where(n_samples > 0, n_samples, 10**9).argmin()), int(n_samples.argmax())):
         y = signs(Y, label)
         cost = np.where(y > 0, costs[label], 0.5)
         best = liblinear(X, y, "squared_hinge", 1.0, cost)
@@ -97,7 +107,7 @@ def test_rare_labels_weigh_more():
         assert a == pytest.approx(b, rel=2e-3)
 
 
-def test_sparse_dense_and_mixed_features_are_one():
+def test_sparse_dense_and_mixed_features_agree():
     X, Y = problem(seed=4)
     dense = X.toarray()
     config = LinearConfig(**EXACT)
@@ -111,18 +121,18 @@ def test_sparse_dense_and_mixed_features_are_one():
         W = fit_ovr(features, Y, config=config)
         assert W.shape == by_sparse.shape
         assert np.allclose(W.toarray(), by_sparse.toarray(), atol=5e-3)
-        assert np.allclose(decision_function(features, W), decision_function(X, by_sparse), atol=5e-3)
+        assert np.allclose(margins(features, W), margins(X, by_sparse), atol=5e-3)
 
 
-def test_a_cluster_trains_on_its_rows_and_on_all_positives():
+def test_training_set_is_the_rows_of_the_cluster_and_all_positives():
     X, Y = problem(n=200, n_labels=30, seed=5)
     random = np.random.default_rng(1)
-    borders = np.array([0, 3, 3, 20, 30])
+    clusters = np.array([0, 3, 3, 20, 30])
     M = sparse.csr_matrix((random.random((200, 4)) < 0.4).astype(np.float32))
     config = LinearConfig(**EXACT)
-    W = fit_ovr(X, Y, M, clusters=borders, config=config).toarray()
+    W = fit_ovr(X, Y, M, clusters=clusters, config=config).toarray()
     for label in (0, 2, 3, 11, 29):
-        cluster = int(np.searchsorted(borders, label, side="right")) - 1
+        cluster = int(np.searchsorted(clusters, label, side="right")) - 1
         rows = np.flatnonzero((M[:, [cluster]].toarray().ravel() > 0) | (signs(Y, label) > 0))
         alone = fit_ovr(X[rows], Y[rows][:, [label]], config=config).toarray()[0]
         assert np.allclose(W[label], alone, atol=5e-3)
@@ -131,8 +141,8 @@ def test_a_cluster_trains_on_its_rows_and_on_all_positives():
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
-def test_small_clusters_among_many_points(loss):
-    """Rows of a small cluster are copied, and features that only one of them has are taken out while training."""
+def test_small_clusters_among_many_samples(loss):
+    """The solver copies the rows of a small cluster, and treats features of a single row separately."""
     random = np.random.default_rng(2)
     X = sparse.random(1500, 400, 0.02, "csr", np.float32, random)
     Y = sparse.csr_matrix((random.random((1500, 20)) < 0.004).astype(np.float32))
@@ -164,19 +174,19 @@ def test_a_label_in_several_clusters_is_trained_in_each():
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
-def test_same_bits_with_any_number_of_threads(loss):
+def test_same_bits_for_any_number_of_threads(loss):
     X, Y = problem(n=300, n_labels=90, seed=7)
-    borders = np.array([0, 40, 41, 90])
+    clusters = np.array([0, 40, 41, 90])
     M = sparse.csr_matrix((np.random.default_rng(0).random((300, 3)) < 0.5).astype(np.float32))
-    one = fit_ovr(X, Y, M, clusters=borders, config=LinearConfig(loss=loss), threads=1, seed=3)
+    one = fit_ovr(X, Y, M, clusters=clusters, config=LinearConfig(loss=loss), threads=1, seed=3)
     for threads in (2, 5):
-        many = fit_ovr(X, Y, M, clusters=borders, config=LinearConfig(loss=loss), threads=threads, seed=3)
+        many = fit_ovr(X, Y, M, clusters=clusters, config=LinearConfig(loss=loss), threads=threads, seed=3)
         assert np.array_equal(one.indptr, many.indptr)
         assert np.array_equal(one.indices, many.indices)
         assert np.array_equal(one.data, many.data)
 
 
-def test_wide_indices_give_the_same():
+def test_64_bit_indices_give_the_same():
     X, Y = problem(seed=8)
     M = sparse.csr_matrix((np.random.default_rng(0).random((120, 1)) < 0.5).astype(np.float32))
     wide = X.copy()
@@ -202,12 +212,12 @@ print(native.matrix.isa(), hashlib.sha256(b"".join(out[1:])).hexdigest())
     assert len(set(found.values())) == 1, found
 
 
-def test_threshold_and_number_of_weights():
+def test_threshold_and_max_nonzeros_per_label():
     X, Y = problem(seed=11)
-    whole = fit_ovr(X, Y, config=LinearConfig(threshold=0.0)).toarray()
+    unpruned = fit_ovr(X, Y, config=LinearConfig(threshold=0.0)).toarray()
     cut = fit_ovr(X, Y, config=LinearConfig(threshold=0.3)).toarray()
-    expected = np.where(np.abs(whole) >= np.float32(0.3), whole, 0)
-    expected[:, -1] = whole[:, -1]  # the bias stays
+    expected = np.where(np.abs(unpruned) >= np.float32(0.3), unpruned, 0)
+    expected[:, -1] = unpruned[:, -1]  # the bias is kept
     assert np.array_equal(cut, expected)
     few = fit_ovr(X, Y, config=LinearConfig(threshold=0.0, max_nonzeros_per_label=4))
     for label in range(Y.shape[1]):
@@ -215,8 +225,8 @@ def test_threshold_and_number_of_weights():
         assert row.nnz <= 5
         assert row.has_sorted_indices
         kept = row.indices[row.indices < 40]
-        assert set(kept) == set(np.argsort(-np.abs(whole[label, :-1]))[:4])
-        assert row[0, 40] == whole[label, 40]
+        assert set(kept) == set(np.argsort(-np.abs(unpruned[label, :-1]))[:4])
+        assert row[0, 40] == unpruned[label, 40]
 
 
 def test_without_bias():
@@ -231,19 +241,19 @@ def test_without_bias():
     assert a == pytest.approx(b, rel=2e-3)
 
 
-def test_nasty_input():
+def test_degenerate_input():
     config = LinearConfig(threshold=0.0)
     nothing = fit_ovr(sparse.csr_matrix((5, 3), dtype=np.float32), sparse.csr_matrix(np.eye(5, 2, dtype=np.float32)))
     assert np.isfinite(nothing.data).all()
     X, _ = problem()
     none = sparse.csr_matrix((120, 3), dtype=np.float32)
-    assert np.all(decision_function(X, fit_ovr(X, none, config=config)) < 0)  # labels without a point: all say no
+    assert np.all(margins(X, fit_ovr(X, none, config=config)) < 0)  # labels without positives
     every = sparse.csr_matrix(np.ones((120, 2), np.float32))
-    assert np.all(decision_function(X, fit_ovr(X, every, config=config)) > 0)
+    assert np.all(margins(X, fit_ovr(X, every, config=config)) > 0)
     for scale in (1e-6, 1e6):
         for loss in ("squared_hinge", "hinge", "logistic"):
             W = fit_ovr(
-                X * np.float32(scale), problem()[1], config=LinearConfig(loss=loss, threshold=0.0, max_passes=20)
+                X * np.float32(scale), problem()[1], config=LinearConfig(loss=loss, threshold=0.0, max_epochs=20)
             )
             assert np.isfinite(W.data).all()
     empty = fit_ovr(X[:0], sparse.csr_matrix((0, 4), dtype=np.float32))
@@ -253,25 +263,25 @@ def test_nasty_input():
     assert fit_ovr(X, none, no_rows, clusters=np.array([0, 2, 3])).shape == (3, 41)
 
 
-def test_stored_zeros_are_no_entries():
+def test_stored_zeros_are_ignored():
     X, Y = problem(seed=13)
     M = sparse.csr_matrix((np.random.default_rng(0).random((120, 1)) < 0.5).astype(np.float32))
     kept = [sparse.csr_matrix(m.multiply(np.arange(120)[:, None] > 5), dtype=np.float32) for m in (Y, M)]
-    stuffed = [m.copy() for m in (Y, M)]
+    with_zeros = [m.copy() for m in (Y, M)]
     for m in kept:
         m.eliminate_zeros()
-    for m in stuffed:
+    for m in with_zeros:
         m.data[: m.indptr[6]] = 0  # still stored
-    assert stuffed[0].nnz > kept[0].nnz
-    assert (fit_ovr(X, *kept) != fit_ovr(X, *stuffed)).nnz == 0
+    assert with_zeros[0].nnz > kept[0].nnz
+    assert (fit_ovr(X, *kept) != fit_ovr(X, *with_zeros)).nnz == 0
 
 
-def test_refuses_what_does_not_fit():
+def test_inconsistent_arguments_are_refused():
     X, Y = problem()
     for options, message in [
         ({"M": sparse.csr_matrix((120, 2))}, "clusters"),
-        ({"clusters": np.array([0, 5])}, "borders"),
-        ({"clusters": np.array([0, 9, 4, 21])}, "borders"),
+        ({"clusters": np.array([0, 5])}, "ascend"),
+        ({"clusters": np.array([0, 9, 4, 21])}, "ascend"),
         ({"relevance": Y[:, ::-1]}, "exactly where"),
         ({"relevance": -Y}, "negative"),
     ]:
@@ -281,7 +291,16 @@ def test_refuses_what_does_not_fit():
         fit_ovr(X[1:], Y)
 
 
-def test_progress_counts_labels_and_errors_come_home():
+def test_check_relevance():
+    _, Y = problem()
+    assert check_relevance(None, Y) is None
+    assert check_relevance(Y.tocsc() * 2, Y).data.tolist() == [2] * Y.nnz
+    for invalid in (-Y, Y[1:], Y[:, ::-1]):
+        with pytest.raises(DataError, match="relevance must"):
+            check_relevance(invalid, Y)
+
+
+def test_progress_counts_labels_and_its_errors_propagate():
     X, Y = problem(n_labels=90)
     seen = []
     fit_ovr(X, Y, threads=1, progress=seen.append)

@@ -1,3 +1,5 @@
+"""Teacher-forced and matcher-aware negatives, and margins of nodes without negatives."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -6,10 +8,10 @@ from scipy import sparse
 
 from ramify import DataError
 from ramify.rank import negatives
-from ramify.rank.scores import CERTAIN_MARGIN
+from ramify.rank.score_transforms import CERTAIN_MARGIN
 
 
-def test_schemes():
+def test_teacher_matcher_and_their_union():
     above = sparse.csr_matrix(np.array([[2, 0, 0], [0, 1, 3], [0, 0, 0]], np.float32))
     proposed = np.array([[1, -1], [2, 1], [2, 0]], np.int32)
     teacher, matcher = negatives.teacher(above), negatives.matcher(proposed, 3)
@@ -22,13 +24,13 @@ def test_schemes():
         negatives.union(teacher, matcher[:2])
 
 
-def test_nodes_that_nothing_speaks_against_get_more_margin():
+def test_nodes_without_negatives_get_extra_margins():
     Y = sparse.csr_matrix(np.array([[1, 1, 0, 0], [1, 0, 1, 1], [1, 0, 1, 0]], np.float32))
     clusters = np.array([0, 2, 4], np.int64)
     assert negatives.extra_margins(Y, None, clusters).tolist() == [CERTAIN_MARGIN, 0, 0, 0]
     M = sparse.csr_matrix(np.array([[1, 0], [1, 1], [0, 1]], np.float32))
     assert negatives.extra_margins(Y, M, clusters).tolist() == [CERTAIN_MARGIN, 0, 1, 0]
-    # As many points as the cluster has, but others.
+    # As many positives as the cluster has samples, but not the same.
     M = sparse.csr_matrix(np.array([[0, 1], [1, 1], [1, 0]], np.float32))
     assert negatives.extra_margins(Y, M, clusters).tolist() == [CERTAIN_MARGIN, 0, 0, 0]
     assert negatives.extra_margins(Y, None, clusters, are_labels=False).tolist() == [1, 0, 0, 0]

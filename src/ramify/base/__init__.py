@@ -1,1 +1,1 @@
-"""The lowest floor: errors, configuration, sparse helpers, and the one door to the compiled core."""
+"""Base layer: configuration, errors, rankings, sparse matrices, threads and progress bars."""

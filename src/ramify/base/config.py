@@ -1,6 +1,6 @@
-"""Parameters as dataclass fields: written once, beside their algorithm, with their check and their explanation.
+"""Hyper-parameters as dataclass fields, each declared once with its default, range and documentation.
 
-`get_params`, the command line, the manifest of a saved model and the repr all derive from the fields.
+`get_params`, the command line, the manifest of a saved model and the repr are derived from the fields.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def param(
     above: float | None = None,
     positional: bool = False,
 ) -> Any:
-    """Declare a parameter: its default, what it means, and the range of its numbers (bounds in, `above` not in).
+    """Declare a parameter: default, documentation and range (`low` and `high` inclusive, `above` exclusive).
 
-    A `positional` one may be given without its name; one at most, where nobody could mistake it.
+    At most one parameter of a class is `positional`: it may be passed without its name.
     """
     metadata = {"doc": doc, "low": low, "high": high, "above": above}
     if factory is not MISSING:
@@ -37,7 +37,7 @@ def param(
 
 @dataclass(frozen=True)
 class ParamInfo:
-    """One parameter as the command line and the documentation show it."""
+    """A parameter as shown by the command line and the documentation."""
 
     path: str
     type_name: str
@@ -47,36 +47,38 @@ class ParamInfo:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Config:
-    """Base of everything that has parameters. Subclasses are keyword-only dataclasses."""
+    """Base class of everything that has parameters. Subclasses are keyword-only dataclasses."""
 
     def __post_init__(self) -> None:
         self.check_params()
 
-    # ---- checking ----
+    # ---- validation ----
 
     def check_params(self) -> None:
-        """Raise `ValueError` for the first parameter that has a wrong type or lies outside its range."""
+        """Raise `ValueError` for the first parameter of the wrong type or out of range."""
         hints = _hints(type(self))
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():  # as grid searches pass them
+            if (
+                type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+            ):  # NumPy scalars, as from a grid search
                 value = value.item()
                 setattr(self, f.name, value)
             elif isinstance(value, list):
                 value = coerce(value, hints[f.name])
                 setattr(self, f.name, value)
             elif isinstance(value, str) and not _fits(value, hints[f.name]):
-                value = _part_of(value, hints[f.name])
+                value = _component_from_str(value, hints[f.name])
                 setattr(self, f.name, value)
             name = f"{type(self).__name__}.{f.name}"
             if not _fits(value, hints[f.name]):
                 raise ValueError(f"{name} must be {type_name(hints[f.name])}; got {value!r}")
             _check_range(name, value, f.metadata)
 
-    # ---- scikit-learn's manners ----
+    # ---- scikit-learn API ----
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; with `deep` also those of nested parts, as ``part__name``."""
+        """Parameters by name; with `deep` also those of nested components, as ``component__name``."""
         params: dict[str, Any] = {}
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
@@ -86,7 +88,7 @@ class Config:
         return params
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name; nested ones as ``part__name`` (or ``part.name`` in a dict). All or none are set."""
+        """Set parameters by name, nested ones as ``component__name`` or ``component.name``; on an error none is set."""
         before = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         try:
             for path, value in params.items():
@@ -105,21 +107,21 @@ class Config:
         if not rest:
             setattr(self, name, coerce(value, hint))
             return
-        part = getattr(self, name)
-        if part is None:  # an optional part that is first set through one of its own parameters
-            part = next((a() for a in _config_types(hint)), None)
-        if not isinstance(part, Config):
+        component = getattr(self, name)
+        if component is None:  # an optional component is created when one of its parameters is set
+            component = next((a() for a in _config_types(hint)), None)
+        if not isinstance(component, Config):
             raise ValueError(f"{type(self).__name__}.{name} has no parameters of its own, so {path!r} cannot be set")
         own = rest.partition(".")[0]
-        if own not in {f.name for f in dataclasses.fields(part)}:  # another kind of part may be meant, told by its name
+        if own not in {f.name for f in dataclasses.fields(component)}:  # a parameter of an alternative component type
             for other in _config_types(hint):
                 if own == rest and own in {f.name for f in dataclasses.fields(other)}:
                     setattr(self, name, other(**{own: coerce(value, _hints(other)[own])}))
                     return
-        part = part.clone()
-        part._set(rest, value)
-        part.check_params()
-        setattr(self, name, part)
+        component = component.clone()
+        component._set(rest, value)
+        component.check_params()
+        setattr(self, name, component)
 
     @classmethod
     def _require(cls, name: str) -> None:
@@ -128,10 +130,10 @@ class Config:
             return
         near = difflib.get_close_matches(name, names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"{cls.__name__} has no parameter {name!r}.{hint} It has: {', '.join(names)}.")
+        raise ValueError(f"{cls.__name__} has no parameter {name!r}.{hint} Parameters: {', '.join(names)}.")
 
     def clone(self) -> Self:
-        """Return a new, untrained object with the same parameters."""
+        """Return a new, unfitted object with the same parameters."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return type(self)(**{k: v.clone() if isinstance(v, Config) else v for k, v in values.items()})
 
@@ -149,15 +151,15 @@ class Config:
                 changed.append(f"{f.name}={value!r}")
         return f"{type(self).__name__}({', '.join(changed)})"
 
-    # ---- files ----
+    # ---- serialization and documentation ----
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested parameters as plain values that JSON and TOML can hold."""
+        """Nested parameters as plain values for JSON and TOML."""
         return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Make an object from what `to_dict` gave. An unknown name is an error."""
+        """Build an object from the result of `to_dict`. An unknown name is an error."""
         hints = _hints(cls)
         for name in values:
             cls._require(name)
@@ -165,7 +167,7 @@ class Config:
 
     @classmethod
     def describe(cls, prefix: str = "", defaults: Self | None = None) -> Iterator[ParamInfo]:
-        """Every parameter with its dotted path, nested parts included; `defaults` has other defaults than the class."""
+        """Yield every parameter with its dotted path, nested ones included; `defaults` overrides those of the class."""
         hints = _hints(cls)
         for f in dataclasses.fields(cls):
             default = f.default_factory() if f.default_factory is not MISSING else f.default
@@ -180,15 +182,15 @@ class Config:
 
 
 def coerce(value: Any, hint: Any) -> Any:
-    """Bring a value from JSON, TOML or the command line to the type of a parameter, where nothing is lost by it."""
+    """Convert a value from JSON, TOML or the command line to the type of a parameter, if that loses nothing."""
     if _fits(value, hint):
         return value
     options = _options(hint)
     for option in options:
         origin = typing.get_origin(option)
         if isinstance(option, type) and issubclass(option, Config) and isinstance(value, dict):
-            alone = len(_config_types(hint)) == 1  # of several kinds of parts, the one that has these parameters
-            if alone or set(value) <= {f.name for f in dataclasses.fields(option)}:
+            only = len(_config_types(hint)) == 1  # of several component types, take the one with these parameters
+            if only or set(value) <= {f.name for f in dataclasses.fields(option)}:
                 return option.from_dict(value)
         if origin is tuple and isinstance(value, list | tuple):
             args = typing.get_args(option)
@@ -203,11 +205,11 @@ def coerce(value: Any, hint: Any) -> Any:
             return None
         if option is bool and isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
-    return _part_of(value, hint) if isinstance(value, str) else value  # the check of the object says what is wrong
+    return _component_from_str(value, hint) if isinstance(value, str) else value  # `check_params` reports what is wrong
 
 
-def _part_of(value: str, hint: Any) -> Any:
-    """Return the part that a bare string stands for: the one whose positional parameter takes it, if there is one."""
+def _component_from_str(value: str, hint: Any) -> Any:
+    """Build the component whose positional parameter accepts the string; return the string if there is none."""
     for option in _config_types(hint):
         first = next((f for f in dataclasses.fields(option) if not f.kw_only), None)
         if first is not None and _fits(value, _hints(option)[first.name]):
@@ -216,7 +218,7 @@ def _part_of(value: str, hint: Any) -> Any:
 
 
 def type_name(hint: Any) -> str:
-    """A type as a person would write it."""
+    """Readable name of a type."""
     options = _options(hint)
     if len(options) > 1:
         return " or ".join(type_name(o) for o in options)
@@ -270,8 +272,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     if hint is float:
-        whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-        return whole or (isinstance(value, float) and value == value)
+        is_int = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+        return is_int or (isinstance(value, float) and value == value)
     return isinstance(value, hint)
 
 

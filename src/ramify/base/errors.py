@@ -1,19 +1,19 @@
-"""Everything that Ramify raises on purpose."""
+"""Exceptions raised by Ramify."""
 
 from __future__ import annotations
 
 
 class RamifyError(Exception):
-    """Base of all errors of this library."""
+    """Base class of all exceptions of this library."""
 
 
 class DataError(RamifyError, ValueError):
-    """Input that cannot be used; the message names the place and the reason."""
+    """Invalid input; the message gives the location and the reason."""
 
 
 class ModelFormatError(RamifyError, ValueError):
-    """A model directory that is damaged, foreign or too new."""
+    """A model directory that is damaged, of an unsupported format version, or not written by Ramify."""
 
 
 class NotFittedError(RamifyError, ValueError, AttributeError):
-    """A model was asked for an answer before it was trained."""
+    """A model or a feature extractor is used before `fit`."""

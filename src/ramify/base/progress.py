@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal only, on the error stream, silent with ``verbose=0``."""
+"""Progress bars on standard error: on a terminal only, silent with ``verbose=0``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Protocol
 
 
 class Advance(Protocol):
-    """Moves a bar on by a step; a note stays behind its description."""
+    """Advances a progress bar; a note is shown after its description."""
 
     def __call__(self, step: float, note: str | None = None, /) -> None:
-        """Move on."""
+        """Advance by `step`."""
 
 
 @contextmanager
 def progress(description: str, total: float | None, verbose: int = 1) -> Iterator[Advance]:
-    """Show a bar with the time left while the block runs; call the given function with each step's size, and a note."""
+    """Show a progress bar with the remaining time; the block calls the yielded function with the size of each step."""
     if verbose < 1 or not sys.stderr.isatty():
         yield lambda _step, _note=None: None
         return
@@ -50,7 +50,7 @@ def progress(description: str, total: float | None, verbose: int = 1) -> Iterato
 
 
 def steps(advance: Advance) -> Callable[[int], None]:
-    """Return a function that takes what is done so far and advances by the difference."""
+    """Convert a progress callback of absolute counts (work done so far) into steps of a bar."""
     before = 0
 
     def report(done: int) -> None:

@@ -1,4 +1,4 @@
-"""What every model answers: the best labels of each row, in order."""
+"""`Ranking`: the top-k labels of each row, the result type of every model."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ramify.base.types import Csr, FloatArray, IntArray, Label
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The k best labels of n rows.
+    """Top-k labels and scores of n rows.
 
     Attributes
     ----------
     ids : (n, k) int32
-        Label numbers, best first; -1 where a row has no further label.
+        Label ids, best first; -1 is padding.
     scores : (n, k) float32
-        Their scores, descending; -inf where there is no label.
+        Scores in descending order; -inf for padding.
     n_labels : int
-        Number of labels that could have been named.
+        Number of labels L of the model.
     names : sequence, optional
-        Name of each label number; without it the numbers are the names.
+        Label of each id; None: the ids are the labels.
     """
 
     ids: IntArray
@@ -37,21 +37,21 @@ class Ranking:
     def __post_init__(self) -> None:
         ids, scores = np.asarray(self.ids), np.asarray(self.scores)
         if ids.ndim != 2 or ids.shape != scores.shape:
-            raise DataError(f"a ranking needs ids and scores of one (n, k) shape; got {ids.shape} and {scores.shape}")
+            raise DataError(f"ids and scores must have the same (n, k) shape; got {ids.shape} and {scores.shape}")
         if ids.dtype.kind not in "iu":
-            raise DataError(f"label ids must be whole numbers; got {ids.dtype}")
+            raise DataError(f"label ids must be integers; got {ids.dtype}")
         if self.names is not None and len(self.names) != self.n_labels:
             raise DataError(f"{len(self.names)} names for {self.n_labels} labels")
         if ids.size and (int(ids.min()) < -1 or int(ids.max()) >= self.n_labels):
             raise DataError(
-                f"label ids must lie between -1 and {self.n_labels - 1}; found {int(ids.min())} to {int(ids.max())}"
+                f"label ids must be between -1 and {self.n_labels - 1}; got {int(ids.min())} to {int(ids.max())}"
             )
         object.__setattr__(self, "ids", np.ascontiguousarray(ids, np.int32))
         object.__setattr__(self, "scores", np.ascontiguousarray(scores, np.float32))
 
     @classmethod
     def from_csr(cls, scores: Any, k: int, names: Sequence[Label] | None = None) -> Ranking:
-        """Return the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id."""
+        """Take the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id."""
         if k < 1:
             raise ValueError(f"k must be at least 1; got {k}")
         matrix = as_csr(scores, "scores")
@@ -68,9 +68,9 @@ class Ranking:
 
     @classmethod
     def concat(cls, parts: Sequence[Ranking]) -> Ranking:
-        """Rankings of the same labels, one below the other."""
+        """Concatenate the rows of rankings of the same labels."""
         if len({(part.k, part.n_labels) for part in parts}) != 1:
-            raise DataError("only rankings of one width and of the same labels can be joined")
+            raise DataError("only rankings with the same k and the same labels can be concatenated")
         ids, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "scores"))
         return cls(ids, scores, parts[0].n_labels, parts[0].names)
 
@@ -79,11 +79,11 @@ class Ranking:
 
     @property
     def k(self) -> int:
-        """Width of the ranking."""
+        """Number of columns k."""
         return int(self.ids.shape[1])
 
     def labels(self) -> list[list[tuple[Label, float]]]:
-        """Names and scores of each row, best first."""
+        """Labels and scores of each row, best first."""
         name = self.names.__getitem__ if self.names is not None else int
         return [
             [(name(int(i)), float(s)) for i, s in zip(ids, scores, strict=True) if i >= 0]
@@ -91,7 +91,7 @@ class Ranking:
         ]
 
     def to_csr(self) -> Csr:
-        """Scores as an n × L matrix; a score of exactly 0 stays a stored entry."""
+        """Scores as a CSR matrix (n × L); a score of 0 is a stored entry."""
         kept = self.ids >= 0
         indptr = indptr_from_counts(kept.sum(axis=1))
         if self.ids.size < 2**31:
@@ -110,5 +110,5 @@ class Ranking:
         return Ranking(self.ids[:, :k], self.scores[:, :k], self.n_labels, self.names)
 
     def __getitem__(self, rows: Any) -> Ranking:
-        """Return some of the rows, by slice, mask or row numbers."""
+        """Select rows by slice, mask or indices."""
         return Ranking(np.atleast_2d(self.ids[rows]), np.atleast_2d(self.scores[rows]), self.n_labels, self.names)

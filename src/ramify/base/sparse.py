@@ -1,4 +1,4 @@
-"""Sparse matrices and index arrays: checking what users pass, building what native code returns."""
+"""Sparse matrices and index arrays: validation of user input, construction from native results, conversions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
 
 
 def csr_from_parts(data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int]) -> Csr:
-    """Make a CSR matrix from arrays that are known to be right.
+    """Build a CSR matrix from arrays that are known to be valid, without scipy's checks.
 
-    scipy's constructor checks them for 15 to 30 µs, more than a whole query may take.
+    These take 15 to 30 µs, more than a whole query may take.
     """
     if not _can_skip_checks or indices.dtype != indptr.dtype:
         return sparse.csr_matrix((data, indices, indptr), shape=shape)
@@ -25,53 +25,53 @@ def csr_from_parts(data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: t
 
 
 _template: dict[str, Any] = dict(vars(sparse.csr_matrix((1, 1), dtype=np.float32)))
-# A scipy that keeps anything else in its matrices gets the checked constructor.
+# Other attributes mean an unknown version of scipy: use its constructor.
 _can_skip_checks = {"_shape", "data", "indices", "indptr"} <= set(_template) <= {
     "_shape", "data", "indices", "indptr", "maxprint"
 }  # fmt: skip
 
 
 def as_csr(matrix: Any, name: str = "X") -> Csr:
-    """Check a scipy sparse matrix and bring it to canonical float32 CSR; the input is left as it is.
+    """Validate a scipy sparse matrix and convert it to canonical float32 CSR; the input is not modified.
 
-    Unsorted indices are sorted and repeated entries added up. Indices out of range, NaN and infinity raise `DataError`.
+    Indices are sorted and duplicate entries summed. Indices out of range, NaN and infinity raise `DataError`.
     """
     if not sparse.issparse(matrix) or len(matrix.shape) != 2:
         raise DataError(f"{name} must be a two-dimensional scipy sparse matrix; got {type(matrix).__name__}")
     try:
         csr: Csr = sparse.csr_matrix(matrix)
-    except ValueError as error:  # scipy found it damaged
+    except ValueError as error:  # inconsistent arrays, found by scipy
         raise DataError(f"{name} is a damaged sparse matrix: {error}") from error
     _check_structure(csr, name)
     if csr.dtype != np.float32:
         if csr.dtype.kind not in "biuf":
-            raise DataError(f"{name} holds {csr.dtype} values; numbers are needed")
+            raise DataError(f"{name} has dtype {csr.dtype}; it must be numeric")
         csr = csr.astype(np.float32)
     if not csr.has_sorted_indices or not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()
     if not np.isfinite(csr.data).all():
         row = int(np.searchsorted(csr.indptr, np.flatnonzero(~np.isfinite(csr.data))[0], side="right")) - 1
-        raise DataError(f"{name} has NaN or infinity (first in row {row}); remove or replace it")
+        raise DataError(f"{name} contains NaN or infinity (first in row {row}); remove or replace it")
     return csr
 
 
 def _check_structure(csr: Csr, name: str) -> None:
-    """Check what native code relies on: row borders in order, columns in range."""
+    """Check what native code relies on: ascending row pointers, column indices in range."""
     n, d = csr.shape
     indptr, indices = csr.indptr, csr.indices
     if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0):
-        raise DataError(f"{name} is a damaged CSR matrix: its row pointers are not ascending from 0")
+        raise DataError(f"{name} is a damaged CSR matrix: its row pointers do not ascend from 0")
     nnz = int(indptr[-1])
     if len(indices) < nnz or len(csr.data) < nnz:
-        raise DataError(f"{name} is a damaged CSR matrix: it has fewer entries than its row pointers say")
+        raise DataError(f"{name} is a damaged CSR matrix: it has fewer entries than its row pointers imply")
     if nnz and (int(indices[:nnz].min()) < 0 or int(indices[:nnz].max()) >= d):
         raise DataError(f"{name} is a damaged CSR matrix: column {int(indices[:nnz].min())} or "
-                        f"{int(indices[:nnz].max())} lies outside 0 to {d - 1}")  # fmt: skip
+                        f"{int(indices[:nnz].max())} is outside 0 to {d - 1}")  # fmt: skip
 
 
 def indicator(matrix: Any, name: str = "y") -> Csr:
-    """Check a label indicator (sparse or dense, n × L) and bring it to CSR of ones, without explicit zeros."""
+    """Validate a label indicator (n × L), sparse or dense, and convert it to CSR of ones without explicit zeros."""
     if sparse.issparse(matrix):
         csr = as_csr(matrix, name)
     else:
@@ -81,10 +81,10 @@ def indicator(matrix: Any, name: str = "y") -> Csr:
         csr = as_csr(sparse.csr_matrix(dense), name)
         if np.any((csr.data != 1) & (csr.data > 0)):
             raise DataError(
-                f"{name} is a dense matrix with other values than 0 and 1; give an indicator or lists of labels"
+                f"{name} is a dense matrix with values other than 0 and 1; pass an indicator or lists of labels"
             )
     if csr.nnz and csr.data.min() < 0:
-        raise DataError(f"{name} has negative entries; an indicator holds 0 and 1")
+        raise DataError(f"{name} has negative entries; an indicator contains 0 and 1")
     if np.any(csr.data == 0):
         csr = csr.copy()
         csr.eliminate_zeros()
@@ -92,7 +92,7 @@ def indicator(matrix: Any, name: str = "y") -> Csr:
 
 
 def indptr_from_counts(counts: Any) -> LongArray:
-    """Row pointers (n + 1,) of rows with the given numbers of entries (n,): row i spans indptr[i] to indptr[i + 1]."""
+    """Row pointers (n + 1,) of rows with the given entry counts (n,): row i spans indptr[i] to indptr[i + 1]."""
     indptr = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=indptr[1:])
     return indptr
@@ -106,9 +106,9 @@ def indicator_from_lists(rows: Sequence[Sequence[int]], n_columns: int) -> Csr:
     return _ones(indices, indptr, n_columns)
 
 
-def indicator_from_ids(ids: IntArray, n_columns: int) -> Csr:
+def indicator_from_ids(ids: IntArray, n_columns: int, *, are_sorted: bool = False) -> Csr:
     """Indicator matrix (n × n_columns) from column ids (n, k), -1 for padding; a repeated id counts once."""
-    columns = np.sort(ids, axis=1)
+    columns = ids if are_sorted else np.sort(ids, axis=1)
     kept = columns >= 0
     kept[:, 1:] &= columns[:, 1:] != columns[:, :-1]
     return _ones(columns[kept].astype(np.int32, copy=False), indptr_from_counts(kept.sum(axis=1)), n_columns)
@@ -120,8 +120,13 @@ def _ones(indices: IntArray, indptr: LongArray, n_columns: int) -> Csr:
 
 
 def pattern(matrix: Csr) -> Csr:
-    """Return ones wherever the matrix stores an entry."""
+    """Matrix of ones with the sparsity pattern of `matrix`."""
     return csr_from_parts(np.ones(len(matrix.indices), np.float32), matrix.indices, matrix.indptr, matrix.shape)
+
+
+def same_pattern(a: Csr, b: Csr) -> bool:
+    """Whether two canonical CSR matrices have the same shape and store the same entries."""
+    return a.shape == b.shape and np.array_equal(a.indptr, b.indptr) and np.array_equal(a.indices, b.indices)
 
 
 def entry_rows(matrix: Csr) -> LongArray:

@@ -1,4 +1,4 @@
-"""How many threads native work may use."""
+"""Number of threads of native code and of BLAS."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MAX_THREADS = 4096
 
 
 def resolve_threads(threads: int | None = None, n_rows: int | None = None) -> int:
-    """Return the number of threads to use: the given one, else ``RAMIFY_THREADS``, else all cores of this process.
+    """Return the number of threads: `threads` if given, else ``RAMIFY_THREADS``, else all cores of this process.
 
-    A single row (`n_rows`) is computed on the calling thread: starting another one takes longer than the answer.
+    A single row (``n_rows=1``) is computed on the calling thread: starting another thread costs more than it saves.
     """
     if threads is not None and (
         isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS
@@ -27,7 +27,7 @@ def resolve_threads(threads: int | None = None, n_rows: int | None = None) -> in
     setting = os.environ.get("RAMIFY_THREADS", "").strip()
     if setting:
         if not setting.isdecimal() or not 1 <= int(setting) <= MAX_THREADS:
-            raise ValueError(f"RAMIFY_THREADS must be an integer from 1 to {MAX_THREADS}; it is {setting!r}")
+            raise ValueError(f"RAMIFY_THREADS must be an integer from 1 to {MAX_THREADS}; got {setting!r}")
         return int(setting)
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -36,6 +36,6 @@ def resolve_threads(threads: int | None = None, n_rows: int | None = None) -> in
 
 @contextmanager
 def blas_threads(n: int) -> Iterator[None]:
-    """Let NumPy's matrix products use n threads: those that wait for the next one take time from native work."""
+    """Limit BLAS to n threads within the block: idle BLAS threads spin and slow down native code."""
     with threadpool_limits(n, user_api="blas"):
         yield

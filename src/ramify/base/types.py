@@ -1,4 +1,4 @@
-"""Names for the array types that pass between the floors."""
+"""Type aliases shared by all layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and settings of models."""
+"""Options shared by several commands: reading data, loading and configuring models."""
 
 from __future__ import annotations
 
@@ -15,45 +15,49 @@ from typing import Any
 
 from ramify import datasets
 from ramify.base.errors import DataError
+from ramify.cli.output import report_skipped
 from ramify.io.dataset import Dataset
 from ramify.io.formats import FORMATS, read, read_label_names
 from ramify.io.records import RecordOptions
+from ramify.models import load
 from ramify.models.base import Model
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """Options that say how files are read."""
-    group = parser.add_argument_group("reading")
-    group.add_argument("--format", choices=FORMATS, help="format of the files (default: found by name and content)")
+    """Add the options for reading data files."""
+    group = parser.add_argument_group("data files")
+    group.add_argument("--format", choices=FORMATS, help="format of the files (default: detected)")
     group.add_argument(
-        "--fields", metavar="A,B", help="text fields to read (default: 'text', or else every field with a string)"
+        "--fields",
+        metavar="A,B",
+        help="text fields to read (default: 'text' if present, else every field with a string)",
     )
     group.add_argument(
         "--label-sep", default=";", metavar="S", help="separator of labels in TSV and CSV cells (default: ;)"
     )
     group.add_argument("--encoding", default="utf-8", help="encoding of text files (default: utf-8)")
-    group.add_argument("--label-names", metavar="FILE", help="names for numbered labels, one a line")
+    group.add_argument("--label-names", metavar="FILE", help="label names, one per line, for files with label ids")
     group.add_argument(
-        "--skip-bad", action="store_true", help="leave bad lines out and count them, instead of stopping"
+        "--skip-bad", action="store_true", help="skip and count bad lines instead of stopping at the first"
     )
 
 
 def record_options(args: argparse.Namespace) -> RecordOptions:
-    """How records are read."""
+    """Options of the record readers."""
     return RecordOptions(tuple(args.fields.split(",")) if args.fields else None, args.label_sep, args.encoding)
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a file name stands for a built-in data set, such as ``pydoc`` or ``pydoc:train``."""
+    """Whether a name is a built-in data set, such as ``pydoc`` or ``pydoc:train``, and not a file."""
     return name.partition(":")[0] in datasets.names() and not Path(name).exists()
 
 
 def read_data(name: str, args: argparse.Namespace) -> Dataset:
-    """Read a file, a pipe, - for standard input, or a built-in data set."""
+    """Read a file, a pipe, - for standard input, or a built-in data set; reports skipped lines."""
     if is_built_in(name):
-        stem, _, part = name.partition(":")
-        data = datasets.load(stem)
-        return data.split(part) if part else data
+        key, _, split = name.partition(":")
+        data = datasets.load(key)
+        return data.split(split) if split else data
     options = record_options(args)
     with regular_file(name) as path:
         data = read(
@@ -67,37 +71,44 @@ def read_data(name: str, args: argparse.Namespace) -> Dataset:
             threads=getattr(args, "threads", None),
             verbose=0 if getattr(args, "quiet", False) else 1,
         )
-    return dataclasses.replace(data, name=Path(name).name)
+    data = dataclasses.replace(data, name=Path(name).name)
+    report_skipped(data.name, data.n_skipped, data.skipped)
+    return data
 
 
 @contextlib.contextmanager
 def regular_file(name: str) -> Iterator[str]:
-    """A name that can be opened twice, to look at the format and to read: what comes through a pipe is kept first."""
+    """Path that can be opened twice, to detect the format and to read; a pipe is copied to a temporary file."""
     if name != "-" and not Path(name).is_fifo():
         yield name
         return
-    with tempfile.NamedTemporaryFile(prefix="ramify-") as kept:
+    with tempfile.NamedTemporaryFile(prefix="ramify-") as copy:
         with open(0 if name == "-" else name, "rb", closefd=name != "-") as source:
-            shutil.copyfileobj(source, kept)
-        kept.flush()
-        yield kept.name
+            shutil.copyfileobj(source, copy)
+        copy.flush()
+        yield copy.name
+
+
+def load_model(args: argparse.Namespace) -> Model:
+    """Load the model of a command, with its number of threads and without the progress bars of the model."""
+    return load(args.model).set_params(threads=args.threads, verbose=0)
 
 
 def configured_model(cls: type[Model], config: str | None, settings: list[str]) -> Model:
-    """Make a model from a TOML file and from ``a.b=c`` settings, which win."""
+    """Build a model from a TOML file and ``a.b=c`` settings, which take precedence."""
     values: dict[str, Any] = {}
     if config is not None:
-        values.update(_flat(_read_toml(config)))
+        values.update(_flatten(_read_toml(config)))
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():
-            raise ValueError(f"--set takes name=value; got {setting!r}")
+            raise ValueError(f"--set expects name=value; got {setting!r}")
         values[path.strip()] = parse_value(text.strip())
     return cls().set_params(**values)
 
 
 def parse_value(text: str) -> Any:
-    """Read a value as TOML would, or else as a plain string."""
+    """Parse a value as TOML, or else as a plain string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -114,12 +125,12 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise DataError(f"{path}: not valid TOML: {error}") from error
 
 
-def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as dotted names."""
+def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested tables to dotted names."""
     values: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, dict) and value:
-            values.update(_flat(value, f"{prefix}{key}."))
+            values.update(_flatten(value, f"{prefix}{key}."))
         else:
             values[f"{prefix}{key}"] = value
     return values

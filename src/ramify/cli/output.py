@@ -1,15 +1,15 @@
-"""What the commands print: tables for people on a terminal, plain aligned lines in a pipe."""
+"""Output of the commands: tables on a terminal, plain aligned text in a pipe; messages on standard error."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from ramify.io.dataset import Dataset
+from ramify.io.dataset import SkippedLine
 
 
 def print_table(rows: Sequence[Sequence[str]], title: str | None = None, header: bool = True) -> None:
-    """Print rows as a table; the first one is the header."""
+    """Print rows as a table; with `header`, the first row is the header."""
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -36,17 +36,17 @@ def print_table(rows: Sequence[Sequence[str]], title: str | None = None, header:
         print("  ".join([first, *rest]).rstrip())
 
 
-def say(message: str) -> None:
-    """Tell a person something that is not the result: on the error stream."""
+def print_message(message: str) -> None:
+    """Print a message to standard error, separate from the results."""
     print(message, file=sys.stderr)
 
 
-def report_skipped(data: Dataset) -> None:
-    """Say how many bad lines were left out, and show the first."""
-    if not data.n_skipped and not data.skipped:
+def report_skipped(name: str, n_skipped: int, skipped: Sequence[SkippedLine]) -> None:
+    """Print the number of skipped bad lines and the first of them."""
+    if not n_skipped and not skipped:
         return
-    say(f"{data.name}: {data.n_skipped:,} bad lines were left out")
-    for bad in data.skipped[:5]:
-        say(f"  line {bad.line}: {bad.reason}")
-    if data.n_skipped > 5:
-        say("  …")
+    print_message(f"{name}: {n_skipped:,} bad lines skipped")
+    for bad in skipped[:5]:
+        print_message(f"  line {bad.line}: {bad.reason}")
+    if n_skipped > 5:
+        print_message("  …")

@@ -1,4 +1,4 @@
-"""``ramify predict``: JSON Lines in, JSON Lines out, as they arrive."""
+"""``ramify predict``: JSON Lines in, JSON Lines out, as a stream."""
 
 from __future__ import annotations
 
@@ -15,58 +15,52 @@ from typing import IO, Any
 
 from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
-from ramify.cli.options import is_built_in, read_data, record_options, regular_file
-from ramify.cli.output import report_skipped, say
+from ramify.cli.options import is_built_in, load_model, read_data, record_options, regular_file
+from ramify.cli.output import report_skipped
 from ramify.io.dataset import Dataset
-from ramify.io.files import BadLines, check_encoding, describe_decoding, open_for_writing, read_lines
+from ramify.io.files import BadLines, check_encoding, describe_decode_error, open_for_writing, read_lines
 from ramify.io.formats import RECORD_READERS, detect_format, iter_records, json_line
 from ramify.io.records import Record, RecordError, RecordOptions, parse_json_line
-from ramify.models import load
 from ramify.models.base import Model
 
-BATCH = 1024
+MAX_BATCH = 1024
+MAX_LABELS = 100_000  # per batch
 
 
 def predict(args: argparse.Namespace) -> None:
-    """``ramify predict``: JSON Lines in, JSON Lines out."""
-    model = load(args.model)
-    model.set_params(threads=args.threads, verbose=0)
+    """``ramify predict``."""
+    model = load_model(args)
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(_output(args.out))
         if args.file != "-":
             args.file = stack.enter_context(regular_file(args.file))
         if not _is_stream(args):
             data = read_data(args.file, args)
-            report_skipped(data)
             ids = iter(data.ids or [])
-            for ranking in ranked(model, data, args.k):
+            for ranking in predict_batches(model, data, args.k):
                 _write_ranking(out, ranking, [next(ids, None) for _ in range(len(ranking))])
             return
         bad = BadLines("<stdin>" if args.file == "-" else args.file, args.skip_bad)
         for records in _record_batches(args, model, bad):
             documents = _documents(model, [r.text for r in records])
             _write_ranking(out, model.predict_topk(documents, args.k), [r.id for r in records])
-        if bad.n_skipped:
-            say(
-                f"{bad.path}: {bad.n_skipped:,} bad lines were left out; "
-                f"first: line {bad.skipped[0].line}: {bad.skipped[0].reason}"
-            )
+        report_skipped(bad.path, bad.n_skipped, bad.skipped)
 
 
 def _is_stream(args: argparse.Namespace) -> bool:
-    """Whether the input is texts that can be answered one after the other."""
+    """Whether the input is texts, which are predicted as they arrive."""
     if args.file == "-" or args.text:
         return True
     return not is_built_in(args.file) and (args.format or detect_format(args.file)) in RECORD_READERS
 
 
 def _batch_size(k: int) -> int:
-    """Rows that are answered together: many, but not so many that long answers keep a reader waiting."""
-    return max(1, min(BATCH, 100_000 // max(1, k)))
+    """Rows per batch: fewer for a large k, so that output is not delayed."""
+    return max(1, min(MAX_BATCH, MAX_LABELS // max(1, k)))
 
 
-def ranked(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
-    """Rankings of all points, batch by batch, with a progress bar."""
+def predict_batches(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
+    """Yield the rankings of all samples in batches, with a progress bar."""
     inputs = data.inputs if data.texts is None else _documents(model, data.texts)
     size = _batch_size(k)
     with progress("predicting", len(data)) as advance:
@@ -77,14 +71,14 @@ def ranked(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
 
 
 def _documents(model: Model, texts: list[Any]) -> list[Any]:
-    """Texts as the model wants them: a model of fields takes a plain text as its field ``text``."""
+    """Convert texts to the input of the model: for a model of text fields, a plain text is the field ``text``."""
     if model.input_kind_ == "fields":
         return [t if isinstance(t, dict) else {"text": t} for t in texts]
     return texts
 
 
 def _record_batches(args: argparse.Namespace, model: Model, bad: BadLines) -> Iterator[list[Record]]:
-    """Records as they arrive. A line without the text that the model reads is bad."""
+    """Yield batches of records as they arrive. A line without the text field of the model is bad."""
     options = record_options(args)
     if options.fields is None and model.input_kind_ == "text":
         options = dataclasses.replace(options, fields=("text",))
@@ -115,12 +109,12 @@ def _parse_line(line: str, number: int, as_text: bool, options: RecordOptions, b
     try:
         return parse_json_line(line, options, number)
     except RecordError as error:
-        bad.report(number, f"{error} (plain texts, one a line, are read with --text)")
+        bad.report(number, f"{error} (for plain text, one text per line, use --text)")
         return None
 
 
 def _stdin_lines(encoding: str, bad: BadLines) -> Iterator[list[tuple[int, str]]]:
-    """Whole lines as they arrive: one by one from a slow writer, many at a time from a fast one."""
+    """Yield batches of complete lines as they arrive: single lines from a slow writer, many from a fast one."""
     check_encoding(encoding)
     rest, number = b"", 0
     while True:
@@ -135,7 +129,7 @@ def _stdin_lines(encoding: str, bad: BadLines) -> Iterator[list[tuple[int, str]]
             try:
                 decoded.append((number, line.decode(encoding)))
             except UnicodeDecodeError as error:
-                bad.report(number, describe_decoding(error, line, encoding))
+                bad.report(number, describe_decode_error(error, line, encoding))
         yield decoded
         if not chunk:
             return
@@ -151,8 +145,8 @@ def _output(path: str | None) -> Iterator[IO[str]]:
 
 
 def _write_ranking(out: IO[str], ranking: Ranking, ids: list[str | None]) -> None:
-    for labels, identity in zip(ranking.labels(), ids, strict=True):
-        value: dict[str, Any] = {} if identity is None else {"id": identity}
-        value["labels"] = [{"label": name, "score": round(score, 6)} for name, score in labels]
+    for labels, sample_id in zip(ranking.labels(), ids, strict=True):
+        value: dict[str, Any] = {} if sample_id is None else {"id": sample_id}
+        value["labels"] = [{"label": label, "score": round(score, 6)} for label, score in labels]
         out.write(json_line(value))
     out.flush()

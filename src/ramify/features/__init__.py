@@ -1,4 +1,4 @@
-"""From inputs to feature matrices."""
+"""Feature extraction: from texts to sparse feature matrices."""
 
 from ramify.features.concat import Concat
 from ramify.features.tfidf import Tfidf

@@ -1,4 +1,4 @@
-"""Several feature spaces side by side."""
+"""Concatenation of feature spaces."""
 
 from __future__ import annotations
 
@@ -18,68 +18,68 @@ from ramify.io.store import Store, StoreWriter
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Concat(SavedFeatures):
-    """Joins several analysers of the same texts, such as words and characters inside words.
+    """Concatenates the columns of several extractors, such as word and character n-grams of the same texts.
 
     >>> both = Concat(parts=(Tfidf(), Tfidf(analyzer="char_wb", ngram_range=(3, 5))), weights=(1.0, 0.5))
     """
 
     kind: ClassVar[str] = "concat"
 
-    parts: tuple[Tfidf, ...] = param(factory=lambda: (Tfidf(),), doc="the analysers, in column order")
-    weights: tuple[float, ...] | None = param(None, "a factor for the columns of each part; None: 1 each")
+    parts: tuple[Tfidf, ...] = param(factory=lambda: (Tfidf(),), doc="feature extractors, in column order")
+    weights: tuple[float, ...] | None = param(None, "factor on the values of each extractor; None: 1 each")
 
     def check_params(self) -> None:
-        """Check that there is a weight for each part."""
+        """Check that each part has a positive weight."""
         super().check_params()
         if not self.parts:
-            raise ValueError("Concat.parts must hold at least one part")
+            raise ValueError("Concat.parts must not be empty")
         if self.weights is not None and (len(self.weights) != len(self.parts) or any(not w > 0 for w in self.weights)):
-            raise ValueError(f"Concat.weights needs {len(self.parts)} numbers above 0; got {self.weights!r}")
+            raise ValueError(f"Concat.weights must be {len(self.parts)} numbers above 0; got {self.weights!r}")
 
     def clone(self) -> Concat:
-        """Return a new, untrained object with the same parameters."""
+        """Return a new, unfitted object with the same parameters."""
         return Concat(parts=tuple(part.clone() for part in self.parts), weights=self.weights)
 
     def fit(self, documents: Any, y: Any = None) -> Concat:
-        """Fit every part."""
+        """Fit all parts."""
         for part in self.parts:
             part.fit(documents)
         return self
 
     def fit_transform(self, documents: Any, y: Any = None) -> Csr:
-        """Fit every part and return the joined rows (n × Σd)."""
-        return self._join([part.fit_transform(documents) for part in self.parts])
+        """Fit all parts and return the concatenated features (n × Σd)."""
+        return self._concat([part.fit_transform(documents) for part in self.parts])
 
     def transform(self, documents: Any) -> Csr:
-        """Joined rows (n × Σd) of documents."""
-        return self._join([part.transform(documents) for part in self.parts])
+        """Concatenated features (n × Σd) of documents."""
+        return self._concat([part.transform(documents) for part in self.parts])
 
-    def _join(self, blocks: list[Csr]) -> Csr:
+    def _concat(self, blocks: list[Csr]) -> Csr:
         for block, weight in zip(blocks, self.weights or (), strict=False):
             block.data *= weight
         return sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
+        """Number of columns Σd."""
         return sum(part.n_features for part in self.parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
-        """Terms in column order, with the number of their part in front: ``0__word``."""
+        """Terms in column order, prefixed with the index of their part: ``0__word``."""
         return np.concatenate([f"{i}__" + part.get_feature_names_out() for i, part in enumerate(self.parts)])
 
     def save_to(self, writer: StoreWriter, prefix: str = "features") -> dict[str, Any]:
-        """Write what was learned into a model's directory; returns what `load_from` needs to know."""
+        """Write the fitted extractors to the directory of a model; returns the information for `load_from`."""
         parts = [part.save_to(writer, f"{prefix}_{i}") for i, part in enumerate(self.parts)]
         return {"parts": parts, "weights": None if self.weights is None else list(self.weights)}
 
     @classmethod
     def load_from(cls, store: Store, info: Any, prefix: str = "features") -> Concat:
-        """Open what `save_to` wrote."""
+        """Open extractors written by `save_to`."""
         if not isinstance(info, dict) or not isinstance(info.get("parts"), list):
-            raise ModelFormatError("the manifest's description of the features is damaged")
+            raise ModelFormatError("the manifest has no valid description of the features")
         parts = tuple(Tfidf.load_from(store, part, f"{prefix}_{i}") for i, part in enumerate(info["parts"]))
         try:
             return cls(parts=parts, weights=None if info.get("weights") is None else tuple(info["weights"]))
         except (ValueError, TypeError) as error:
-            raise ModelFormatError(f"the manifest's description of the features is damaged: {error}") from error
+            raise ModelFormatError(f"the manifest has no valid description of the features: {error}") from error

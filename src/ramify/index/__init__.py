@@ -1,1 +1,1 @@
-"""Indexes: what narrows millions of labels down to a few hundred."""
+"""Indexes over labels: label trees, label graphs and nearest neighbor indexes, each of which yields a shortlist."""

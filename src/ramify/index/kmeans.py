@@ -1,4 +1,8 @@
-"""Trees by clustering label vectors: balanced halves collapsed to wider nodes, or k-means proper."""
+"""Label trees by hierarchical clustering of label representations Z (L × d).
+
+Two methods: balanced 2-means, whose binary levels are collapsed to the wanted branching factor (Parabel: Prabhu et al.
+2018; PECOS: Yu et al. 2022), and k-means with as many clusters as a node has children (Bonsai: Khandagale et al. 2020).
+"""
 
 from __future__ import annotations
 
@@ -16,105 +20,122 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.tree import LabelTree
 
+MAX_DEPTH = 60
+"""Bound on the levels of a k-means tree without `max_depth`."""
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeConfig(Config):
-    """How a label tree is made."""
+    """Parameters of a label tree."""
 
-    method: Literal["halves", "kmeans"] = param(
-        "kmeans", "'halves': 2-means that cut in the middle, levels collapsed to `branching`; 'kmeans': k-means proper"
+    method: Literal["balanced-2means", "kmeans"] = param(
+        "kmeans",
+        "clustering of the labels; 'balanced-2means': binary splits into halves, collapsed to `branching` children; "
+        "'kmeans': k-means with `branching` clusters per node",
     )
-    branching: int = param(100, "children of a node above the leaves", low=2)
-    max_leaf: int = param(100, "labels under one leaf at most", low=1)
-    max_depth: int | None = param(2, "levels of nodes above the labels at most; None: as many as it takes", low=1)
-    balanced: bool = param(False, "'kmeans': clusters of equal size ('halves' always are)")
-    spherical: bool = param(True, "compare by angle; else by distance")
-    max_iterations: int = param(20, "rounds of k-means", low=1)
-    tolerance: float = param(0.002, "k-means ends when no more than this share of the labels moves", low=0, high=1)
+    branching: int = param(
+        100, "children of a node above the leaf clusters (PECOS: B); raising it makes the tree shallower", low=2
+    )
+    max_leaf_size: int = param(
+        100, "labels per leaf cluster at most; raising it lets a beam reach more labels, and takes longer", low=1
+    )
+    max_depth: int | None = param(2, "levels of clusters above the labels at most; None: no limit", low=1)
+    balanced: bool = param(False, "kmeans: clusters of equal size; those of 'balanced-2means' always are")
+    spherical: bool = param(True, "cluster by cosine similarity; False: by Euclidean distance")
+    max_iterations: int = param(20, "k-means iterations per node at most", low=1)
+    tolerance: float = param(
+        0.002, "k-means stops when no more than this fraction of the labels changes its cluster", low=0, high=1
+    )
     n_terms: int | None = param(
-        128, "largest entries of a label vector that clustering looks at; None: all, which is slower", low=1
+        128,
+        "entries of a label representation, the largest ones, that are clustered; raising it takes longer; None: all",
+        low=1,
     )
 
 
 def build_tree(Z: Csr | FloatArray, config: TreeConfig, *, seed: int = 0, threads: int | None = None) -> LabelTree:
-    """Cluster label vectors Z (L × d) into a tree.
+    """Cluster label representations Z (L × d) into a tree.
 
-    Labels without a vector get a place too: in the smallest clusters, or, in halves, by their number in the middle.
+    Labels with a zero row are assigned too: k-means puts them into the smallest clusters, balanced 2-means splits them
+    by id.
     """
     n_labels = Z.shape[0]
-    if n_labels <= config.max_leaf:
+    if n_labels <= config.max_leaf_size:
         return LabelTree.flat(n_labels)
     n_threads = resolve_threads(threads)
-    vectors = as_csr(sparse.csr_matrix(Z), "Z")
+    Z = as_csr(sparse.csr_matrix(Z), "Z")
     if config.n_terms is not None:
-        vectors = native.matrix.largest_entries(vectors, config.n_terms, n_threads)
-    build = _halves if config.method == "halves" else _kmeans
-    return build(vectors, config, seed, n_threads)
+        Z = native.matrix.largest_entries(Z, config.n_terms, n_threads)
+    build = _build_balanced_2means if config.method == "balanced-2means" else _build_kmeans
+    return build(Z, config, seed, n_threads)
 
 
-def _halves(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
+def _build_balanced_2means(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
     n_labels = Z.shape[0]
-    depth = max(1, math.ceil(math.log2(n_labels / config.max_leaf)))
+    depth = max(1, math.ceil(math.log2(n_labels / config.max_leaf_size)))
     depth = min(depth, int(math.log2(n_labels)))
-    order, borders = balanced_parts(Z, depth, config, seed, threads)
-    levels = [borders]
+    order, indptr = balanced_clusters(Z, depth, config, seed, threads)
+    levels = [indptr]  # from the bottom up
     n_nodes = 1 << depth
     while n_nodes > config.branching and (config.max_depth is None or len(levels) < config.max_depth):
-        n_above = -(-n_nodes // config.branching)
-        levels.append(np.minimum(np.arange(n_above + 1) * config.branching, n_nodes))
-        n_nodes = n_above
+        n_parents = -(-n_nodes // config.branching)
+        levels.append(np.minimum(np.arange(n_parents + 1) * config.branching, n_nodes))
+        n_nodes = n_parents
     levels.append(np.array([0, n_nodes], np.int64))
     return LabelTree(tuple(level.astype(np.int64) for level in reversed(levels)), order, n_labels)
 
 
-def balanced_parts(Z: Csr, depth: int, config: TreeConfig, seed: int, threads: int) -> tuple[IntArray, LongArray]:
-    """Labels in the order of 2^depth parts of equal size, and the borders of the parts."""
+def balanced_clusters(Z: Csr, depth: int, config: TreeConfig, seed: int, threads: int) -> tuple[IntArray, LongArray]:
+    """Split labels Z (L × d) `depth` times into halves by 2-means.
+
+    Returns
+    -------
+    order, indptr : (L,) and (2^depth + 1,); cluster c holds the labels order[indptr[c] : indptr[c + 1]]
+    """
     order = native.linear.balanced_2means(
         Z, depth, config.spherical, config.max_iterations, config.tolerance, seed, threads
     )
-    borders = np.array([0, Z.shape[0]], np.int64)
+    indptr = np.array([0, Z.shape[0]], np.int64)
     for _ in range(depth):
-        middle = borders[:-1] + np.diff(borders) // 2
-        borders = np.append(np.stack([borders[:-1], middle], axis=1).ravel(), Z.shape[0])
-    return order, borders
+        middle = indptr[:-1] + np.diff(indptr) // 2
+        indptr = np.append(np.stack([indptr[:-1], middle], axis=1).ravel(), Z.shape[0])
+    return order, indptr
 
 
-def _kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
-    """Level by level: a node with too many labels is split, one with few enough gets a single child."""
-    max_depth = config.max_depth or 60
-    groups: list[IntArray] = [np.arange(Z.shape[0], dtype=np.int32)]
+def _build_kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelTree:
+    """Split level by level: a cluster with more than `max_leaf_size` labels is split, a smaller one gets one child."""
+    max_depth = config.max_depth or MAX_DEPTH
+    clusters: list[IntArray] = [np.arange(Z.shape[0], dtype=np.int32)]
     levels: list[LongArray] = []
-    while len(levels) < max_depth and max(len(group) for group in groups) > config.max_leaf:
-        below: list[IntArray] = []
-        borders = [0]
-        for number, group in enumerate(groups):
-            node_seed = (seed * 1_000_003 + len(levels) * 1_000_000_007 + number) % (1 << 63)
-            # On the last level that max_depth allows, what is still too large becomes several siblings.
-            last = len(levels) + 1 == max_depth
-            waiting = [(group, len(group) > config.max_leaf, config.branching)]
-            while waiting:
-                part, is_large, n_clusters = waiting.pop()
+    while len(levels) < max_depth and max(len(cluster) for cluster in clusters) > config.max_leaf_size:
+        children: list[IntArray] = []
+        indptr = [0]
+        for node, cluster in enumerate(clusters):
+            node_seed = (seed * 1_000_003 + len(levels) * 1_000_000_007 + node) % (1 << 63)
+            # On the last level that max_depth allows, a child that is still too large is replaced by its own parts.
+            is_last = len(levels) + 1 == max_depth
+            stack = [(cluster, len(cluster) > config.max_leaf_size, config.branching)]
+            while stack:
+                labels, is_large, n_clusters = stack.pop()
                 if not is_large:
-                    below.append(part)
+                    children.append(labels)
                     continue
-                parts = _split(Z, part, n_clusters, config, node_seed, threads)
-                waiting += [
-                    (p, last and len(p) > config.max_leaf, min(config.branching, 2 * -(-len(p) // config.max_leaf)))
-                    for p in reversed(parts)
-                ]
-            borders.append(len(below))
-        levels.append(np.array(borders, np.int64))
-        groups = below
-    levels.append(indptr_from_counts([len(group) for group in groups]))
-    return LabelTree(tuple(levels), np.concatenate(groups), Z.shape[0])
+                for part in reversed(_split(Z, labels, n_clusters, config, node_seed, threads)):
+                    n_parts = min(config.branching, 2 * -(-len(part) // config.max_leaf_size))
+                    stack.append((part, is_last and len(part) > config.max_leaf_size, n_parts))
+            indptr.append(len(children))
+        levels.append(np.array(indptr, np.int64))
+        clusters = children
+    levels.append(indptr_from_counts([len(cluster) for cluster in clusters]))
+    return LabelTree(tuple(levels), np.concatenate(clusters), Z.shape[0])
 
 
-def _split(Z: Csr, group: IntArray, n_clusters: int, config: TreeConfig, seed: int, threads: int) -> list[IntArray]:
-    n_clusters = min(n_clusters, len(group))
-    found = native.linear.kmeans(
-        Z[group], n_clusters, config.balanced, config.spherical, config.max_iterations, config.tolerance, seed, threads
+def _split(Z: Csr, labels: IntArray, n_clusters: int, config: TreeConfig, seed: int, threads: int) -> list[IntArray]:
+    n_clusters = min(n_clusters, len(labels))
+    cluster_of = native.linear.kmeans(
+        Z[labels], n_clusters, config.balanced, config.spherical, config.max_iterations, config.tolerance, seed, threads
     )
-    parts = [group[found == c] for c in range(n_clusters)]
+    parts = [labels[cluster_of == c] for c in range(n_clusters)]
     parts = [part for part in parts if len(part)]
-    # Vectors that are all alike end in one cluster: cut it anyway, or the tree would never end.
-    return parts if len(parts) > 1 else [np.asarray(part) for part in np.array_split(group, n_clusters)]
+    # Identical vectors end up in one cluster; splitting it by id guarantees that the recursion terminates.
+    return parts if len(parts) > 1 else [np.asarray(part) for part in np.array_split(labels, n_clusters)]

@@ -1,1 +1,1 @@
-"""Data and models in and out: readers, writers, the `Dataset`, label names, and the model store."""
+"""Input and output: data files, `Dataset`, labels, validation of X and y, model directories."""

@@ -1,4 +1,4 @@
-"""The `Dataset`: points, their labels, and what can be counted about them."""
+"""`Dataset`: samples with their labels, subsets and statistics."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError
+from ramify.base.sparse import same_pattern
 from ramify.base.types import AnyArray, Csr, Document, FloatArray, LongArray
 from ramify.io.labels import LabelVocabulary
 
 
 @dataclass(frozen=True)
 class SkippedLine:
-    """A line that was left out, and why."""
+    """A skipped line of a data file and the reason."""
 
     line: int
     reason: str
@@ -27,26 +28,26 @@ class SkippedLine:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """n points with their labels. Nothing in it is ever changed; the methods return new ones.
+    """n samples with their labels. Immutable: the methods return new data sets.
 
     Attributes
     ----------
     Y : (n × L) CSR of ones
-        Labels of each point.
+        Label indicator.
     label_names : LabelVocabulary
-        Name of each of the L labels.
-    texts : list of str, or of dicts of text fields; None for points that are features
-    X : (n × d) CSR or ndarray; None for points that are texts
+        The L labels, in column order.
+    texts : list of str, or of dicts of text fields; None if the samples are feature vectors
+    X : (n × d) CSR or ndarray; None if the samples are texts
     label_texts : list of str, optional
-        A description of each label.
+        Description of each label.
     relevance : (n × L) CSR, optional
-        A weight for each label of each point, with the pattern of Y.
+        Weight of each label of each sample, with the sparsity pattern of Y.
     ids : list of str, optional
-        The points' own names.
-    splits : dict of row numbers
-        Named parts, such as "train" and "test".
+        Sample ids of the data file.
+    splits : dict of row indices
+        Named subsets, such as "train" and "test".
     n_skipped, skipped :
-        How many bad lines were left out while reading, and the first of them.
+        Number of bad lines that were skipped while reading, and the first of them.
     """
 
     Y: Csr
@@ -64,11 +65,11 @@ class Dataset:
     def __post_init__(self) -> None:
         if not sparse.issparse(self.Y):
             raise DataError(
-                "Y must be a sparse indicator matrix; ramify.read makes one, or scikit-learn's MultiLabelBinarizer"
+                "Y must be a sparse indicator matrix, as from ramify.read or scikit-learn's MultiLabelBinarizer"
             )
         n, n_labels = self.Y.shape
         if (self.texts is None) == (self.X is None):
-            raise DataError("a data set holds either texts or features")
+            raise DataError("a data set needs either texts or features")
         sizes = {"texts": self.texts, "ids": self.ids}
         for what, values in sizes.items():
             if values is not None and len(values) != n:
@@ -76,7 +77,9 @@ class Dataset:
         if self.X is not None and self.X.shape[0] != n:
             raise DataError(f"{self.X.shape[0]} rows of features for {n} rows of labels")
         if len(self.label_names) != n_labels or (self.label_texts is not None and len(self.label_texts) != n_labels):
-            raise DataError(f"the label names or label texts do not number {n_labels}")
+            raise DataError(f"Y has {n_labels} columns, but there are not as many label names or label texts")
+        if self.relevance is not None and not same_pattern(self.relevance, self.Y):
+            raise DataError("relevance must have an entry exactly where Y has one")
 
     def __len__(self) -> int:
         return int(self.Y.shape[0])
@@ -93,16 +96,33 @@ class Dataset:
 
     @property
     def inputs(self) -> Any:
-        """What a model's `fit` and `predict` take."""
+        """Texts or features, as passed to `fit` and `predict` of a model."""
         return self.texts if self.texts is not None else self.X
 
     def labels(self) -> list[list[Any]]:
-        """Label names of each point."""
+        """Labels of each sample."""
         names = list(self.label_names)
         return [[names[i] for i in row] for row in np.split(self.Y.indices, self.Y.indptr[1:-1])] if len(self) else []
 
+    def encoded_relevance(self) -> Csr | None:
+        """Relevance (n × L') in the columns that ``fit(inputs, labels())`` assigns; None if there is no relevance.
+
+        `fit` encodes the labels that occur, in the order of `LabelVocabulary.of`: labels without a sample have no
+        column, and the order may differ from that of `label_names`.
+        """
+        if self.relevance is None:
+            return None
+        vocabulary = LabelVocabulary.of(self.labels())
+        columns = np.array([vocabulary.ids.get(label, -1) for label in self.label_names], np.int32)
+        encoded = sparse.csr_matrix(
+            (self.relevance.data.copy(), columns[self.relevance.indices], self.relevance.indptr),
+            shape=(len(self), len(vocabulary)),
+        )
+        encoded.sort_indices()
+        return encoded
+
     def subset(self, rows: AnyArray) -> Dataset:
-        """Return some of the points, with all the labels."""
+        """Select samples by mask or indices; all labels keep their columns."""
         rows = np.asarray(rows)
         if rows.dtype == bool:
             rows = np.flatnonzero(rows)
@@ -117,76 +137,72 @@ class Dataset:
         )
 
     def split(self, name: str) -> Dataset:
-        """Return the points of a named part."""
+        """Return a named subset."""
         if name not in self.splits:
-            raise DataError(f"there is no part {name!r}; there are: {', '.join(self.splits) or 'none'}")
+            raise DataError(f"unknown split {name!r}; available: {', '.join(self.splits) or 'none'}")
         return dataclasses.replace(self.subset(self.splits[name]), name=f"{self.name}/{name}".strip("/"))
 
     def stats(self, train: Dataset | None = None) -> DatasetStats:
-        """Count points and labels; with `train`, also what of this set the training data do not know."""
+        """Statistics of samples and labels; with `train` also unseen labels and samples that occur in `train`."""
         return dataset_stats(self, train)
 
 
 @dataclass(frozen=True)
 class DatasetStats:
-    """Counts of a data set; see `rows` for their names."""
+    """Statistics of a data set; `rows` describes them."""
 
-    points: int
+    samples: int
     labels: int
     used_labels: int
-    labels_per_point_mean: float
-    labels_per_point_median: float
-    labels_per_point_max: int
-    points_without_labels: int
-    points_per_label_mean: float
-    points_per_label_median: float
-    points_per_label_max: int
-    labels_with_one_point: int
-    empty_points: int
+    labels_per_sample_mean: float
+    labels_per_sample_median: float
+    labels_per_sample_max: int
+    samples_without_labels: int
+    samples_per_label_mean: float
+    samples_per_label_median: float
+    samples_per_label_max: int
+    labels_with_one_sample: int
+    empty_samples: int
     words_or_features_mean: float
     duplicates_inside: int
-    unseen_label_share: float | None = None
+    unseen_label_fraction: float | None = None
     duplicates_with_train: int | None = None
     kind: str = "texts"
 
     def rows(self) -> list[tuple[str, str]]:
-        """Name and value of each count, for a table."""
-        share = 100 * self.labels_with_one_point / max(1, self.used_labels)
-        unit = "words a text" if self.kind == "texts" else "features a point"
+        """Description and value of each statistic, for a table."""
+        unused = f" of {self.labels:,} in the vocabulary" if self.used_labels != self.labels else ""
+        percent = 100 * self.labels_with_one_sample / max(1, self.used_labels)
+        per_sample = (self.labels_per_sample_mean, self.labels_per_sample_median, self.labels_per_sample_max)
+        per_label = (self.samples_per_label_mean, self.samples_per_label_median, self.samples_per_label_max)
         rows = [
-            ("points", f"{self.points:,}"),
+            ("samples", f"{self.samples:,}"),
+            ("labels", f"{self.used_labels:,}{unused}"),
+            ("labels per sample: mean, median, max", "{:.2f}, {:g}, {:,}".format(*per_sample)),
+            ("samples per label: mean, median, max", "{:.2f}, {:g}, {:,}".format(*per_label)),
+            ("labels with a single sample", f"{self.labels_with_one_sample:,} ({percent:.1f} %)"),
+            ("samples without labels", f"{self.samples_without_labels:,}"),
+            ("empty samples", f"{self.empty_samples:,}"),
             (
-                "labels",
-                f"{self.used_labels:,}" + (f" of {self.labels:,} named" if self.used_labels != self.labels else ""),
+                "words per text, mean" if self.kind == "texts" else "features per sample, mean",
+                f"{self.words_or_features_mean:.1f}",
             ),
-            (
-                "labels a point: mean, median, most",
-                f"{self.labels_per_point_mean:.2f}, {self.labels_per_point_median:g}, {self.labels_per_point_max:,}",
-            ),
-            (
-                "points a label: mean, median, most",
-                f"{self.points_per_label_mean:.2f}, {self.points_per_label_median:g}, {self.points_per_label_max:,}",
-            ),
-            ("labels with a single point", f"{self.labels_with_one_point:,} ({share:.1f} %)"),
-            ("points without labels", f"{self.points_without_labels:,}"),
-            ("empty points", f"{self.empty_points:,}"),
-            (unit + ", mean", f"{self.words_or_features_mean:.1f}"),
-            ("points that repeat an earlier one", f"{self.duplicates_inside:,}"),
+            ("duplicates of an earlier sample", f"{self.duplicates_inside:,}"),
         ]
-        if self.unseen_label_share is not None:
-            rows.append(("label occurrences unseen in train", f"{100 * self.unseen_label_share:.2f} %"))
+        if self.unseen_label_fraction is not None:
+            rows.append(("label occurrences unseen in train", f"{100 * self.unseen_label_fraction:.2f} %"))
         if self.duplicates_with_train is not None:
-            rows.append(("points that also stand in train", f"{self.duplicates_with_train:,}"))
+            rows.append(("samples that also occur in train", f"{self.duplicates_with_train:,}"))
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """All counts."""
+        """All statistics by name."""
         return dataclasses.asdict(self)
 
 
 def dataset_stats(data: Dataset, train: Dataset | None = None) -> DatasetStats:
-    """Count points and labels of a data set."""
-    per_point = np.diff(data.Y.indptr)
+    """Compute the statistics of a data set; see `Dataset.stats`."""
+    per_sample = np.diff(data.Y.indptr)
     per_label = np.bincount(data.Y.indices, minlength=data.n_labels)
     used = per_label[per_label > 0]
     sizes = _sizes(data)
@@ -200,21 +216,21 @@ def dataset_stats(data: Dataset, train: Dataset | None = None) -> DatasetStats:
         in_train = set(_fingerprints(train))
         duplicates = sum(f in in_train for f in fingerprints)
     return DatasetStats(
-        points=len(data),
+        samples=len(data),
         labels=data.n_labels,
         used_labels=len(used),
-        labels_per_point_mean=float(per_point.mean()) if len(data) else 0.0,
-        labels_per_point_median=float(np.median(per_point)) if len(data) else 0.0,
-        labels_per_point_max=int(per_point.max(initial=0)),
-        points_without_labels=int((per_point == 0).sum()),
-        points_per_label_mean=float(used.mean()) if len(used) else 0.0,
-        points_per_label_median=float(np.median(used)) if len(used) else 0.0,
-        points_per_label_max=int(used.max(initial=0)),
-        labels_with_one_point=int((used == 1).sum()),
-        empty_points=int((sizes == 0).sum()),
+        labels_per_sample_mean=float(per_sample.mean()) if len(data) else 0.0,
+        labels_per_sample_median=float(np.median(per_sample)) if len(data) else 0.0,
+        labels_per_sample_max=int(per_sample.max(initial=0)),
+        samples_without_labels=int((per_sample == 0).sum()),
+        samples_per_label_mean=float(used.mean()) if len(used) else 0.0,
+        samples_per_label_median=float(np.median(used)) if len(used) else 0.0,
+        samples_per_label_max=int(used.max(initial=0)),
+        labels_with_one_sample=int((used == 1).sum()),
+        empty_samples=int((sizes == 0).sum()),
         words_or_features_mean=float(sizes.mean()) if len(data) else 0.0,
         duplicates_inside=len(fingerprints) - len(set(fingerprints)),
-        unseen_label_share=unseen,
+        unseen_label_fraction=unseen,
         duplicates_with_train=duplicates,
         kind="texts" if data.texts is not None else "features",
     )
@@ -236,7 +252,7 @@ def _sizes(data: Dataset) -> AnyArray:
 
 
 def _fingerprints(data: Dataset) -> list[bytes]:
-    """A digest of each point's content."""
+    """Digest of the content of each sample."""
 
     def digest(content: bytes) -> bytes:
         return hashlib.blake2b(content, digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""Opening plain and compressed files, and what happens to bad lines."""
+"""Plain and compressed files: opening, reading line by line, handling of bad lines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import BinaryIO, cast
 from ramify.base.errors import DataError
 from ramify.io.dataset import SkippedLine
 
-MAX_REMEMBERED = 100
+MAX_RECORDED = 100
 
 
 class BadLines:
-    """Decides about bad lines: the first one is an error, or all are counted and left out."""
+    """Policy for bad lines of a file: raise at the first one, or skip and count them."""
 
     def __init__(self, path: str | os.PathLike[str], skip: bool) -> None:
         self.path = os.fspath(path)
@@ -28,19 +28,19 @@ class BadLines:
         self.skipped: list[SkippedLine] = []
 
     def report(self, line: int, reason: str, count: int = 1) -> None:
-        """Raise `DataError` with file, line and reason, or remember it."""
+        """Raise `DataError` with path, line and reason; or, if bad lines are skipped, record it."""
         if not self.skip:
             raise DataError(f"{self.path}:{line}: {reason}")
         self.n_skipped += count
-        if len(self.skipped) < MAX_REMEMBERED:
+        if len(self.skipped) < MAX_RECORDED:
             self.skipped.append(SkippedLine(line, reason))
 
 
 def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a plain, gzip or xz file, by its first bytes and not by its name."""
+    """Open a plain, gzip or xz file for reading; the compression is detected by content, not by name."""
     file = Path(path)
     if not file.exists():
-        raise DataError(f"{file}: there is no such file")
+        raise DataError(f"{file}: no such file")
     if file.is_dir():
         raise DataError(f"{file} is a directory, not a data file")
     with file.open("rb") as raw:
@@ -53,24 +53,25 @@ def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def named_damage(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what decompressors raise on a damaged file into a `DataError` that names the file."""
+def decompression_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Convert errors of the decompressors within the block into a `DataError` with the path."""
     try:
         yield
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{os.fspath(path)}: the compressed file is damaged or cut off: {error}") from error
+        raise DataError(f"{os.fspath(path)}: the compressed file is damaged or truncated: {error}") from error
 
 
 @contextlib.contextmanager
 def open_for_writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file for writing, compressed if its name ends in .gz or .xz; it takes its place only when it is whole."""
+    """Open a file for writing, compressed if its name ends in .gz or .xz; it appears at `path` only when complete."""
     file = Path(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    part = file if file.exists() and not file.is_file() else file.with_name(f".{file.name}.part")  # a device: as it is
+    is_device = file.exists() and not file.is_file()  # such as /dev/stdout: written directly
+    part = file if is_device else file.with_name(f".{file.name}.part")
     try:
         with part.open("wb") as raw:
             if file.suffix == ".gz":
-                with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:  # no name, no time: same data, same bytes
+                with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:  # reproducible: no name, no time
                     yield cast(BinaryIO, packed)
             elif file.suffix == ".xz":
                 with lzma.open(raw, "wb") as packed_xz:
@@ -86,7 +87,7 @@ def open_for_writing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def stem_suffix(path: str | os.PathLike[str]) -> str:
-    """Name ending without .gz or .xz, in lower case: ".jsonl" for "a.jsonl.xz"."""
+    """Lower-case suffix of a path, ignoring .gz and .xz: ".jsonl" for "a.jsonl.xz"."""
     file = Path(path)
     if file.suffix.lower() in (".gz", ".xz"):
         file = file.with_suffix("")
@@ -94,38 +95,38 @@ def stem_suffix(path: str | os.PathLike[str]) -> str:
 
 
 def check_encoding(encoding: str) -> None:
-    """Refuse encodings that Python does not know, and those whose line ends are not the byte 10."""
+    """Raise `DataError` for unknown encodings and for those whose line ends are not the single byte 10."""
     try:
         name = codecs.lookup(encoding).name
     except LookupError:
         raise DataError(f"unknown encoding {encoding!r}") from None
     if name.startswith(("utf-16", "utf-32")):
-        raise DataError(f"{encoding} files cannot be read line by line; convert the file to UTF-8")
+        raise DataError(f"{encoding} is not supported; convert the file to UTF-8")
 
 
 def read_lines(path: str | os.PathLike[str], encoding: str, bad: BadLines) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers from 1, without line ends. A line that is not in the encoding is bad."""
+    """Yield line numbers (from 1) and lines without line ends. A line that cannot be decoded is bad."""
     check_encoding(encoding)
-    with named_damage(bad.path), open_binary(path) as file:
+    with decompression_errors(bad.path), open_binary(path) as file:
         for number, raw in enumerate(file, 1):
-            line = _check_mark(raw, bad.path) if number == 1 else raw
+            line = _strip_bom(raw, bad.path) if number == 1 else raw
             line = line.rstrip(b"\r\n")
             try:
                 text = line.decode(encoding)
             except UnicodeDecodeError as error:
-                bad.report(number, describe_decoding(error, line, encoding))
+                bad.report(number, describe_decode_error(error, line, encoding))
                 continue
             yield number, text
 
 
-def describe_decoding(error: UnicodeDecodeError, line: bytes, encoding: str) -> str:
-    """Why a line is not in its encoding."""
-    where = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
-    return f"not {encoding}: {where}; convert the file or name its encoding"
+def describe_decode_error(error: UnicodeDecodeError, line: bytes, encoding: str) -> str:
+    """Explain why a line cannot be decoded."""
+    location = f"byte 0x{line[error.start]:02x} in column {error.start + 1}"
+    return f"not {encoding}: {location}; convert the file or specify its encoding"
 
 
-def _check_mark(line: bytes, path: str) -> bytes:
-    """Drop a UTF-8 byte order mark; refuse those of encodings that are not read."""
+def _strip_bom(line: bytes, path: str) -> bytes:
+    """Strip a UTF-8 byte order mark; raise `DataError` for those of other encodings."""
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)):
         raise DataError(f"{path}: the file is UTF-16 or UTF-32; convert it to UTF-8")
     return line.removeprefix(codecs.BOM_UTF8)

@@ -1,4 +1,4 @@
-"""Reading and writing data files of every known format; the format is found by name and content."""
+"""Read and write data files; the format is detected by content and name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ramify.base.progress import progress
 from ramify.base.sparse import csr_from_parts, indicator_from_lists
 from ramify.base.types import Csr, Label
 from ramify.io.dataset import Dataset
-from ramify.io.files import BadLines, named_damage, open_binary, open_for_writing, read_lines, stem_suffix
+from ramify.io.files import BadLines, decompression_errors, open_binary, open_for_writing, read_lines, stem_suffix
 from ramify.io.labels import LabelVocabulary
 from ramify.io.npz import read_npz, write_npz
 from ramify.io.records import (
@@ -40,8 +40,8 @@ FORMATS = (*RECORD_READERS, "xmc", "npz")
 
 
 def detect_format(path: str | os.PathLike[str]) -> str:
-    """Name of the file's format. Content decides; the name helps where the content leaves a choice."""
-    with named_damage(path), open_binary(path) as file:
+    """Detect the format of a file by its content, and by its name where the content is ambiguous."""
+    with decompression_errors(path), open_binary(path) as file:
         head = file.read(1 << 16)
     head = head.removeprefix(b"\xef\xbb\xbf")
     if head.startswith(b"PAR1"):
@@ -54,7 +54,7 @@ def detect_format(path: str | os.PathLike[str]) -> str:
     if parse_header(head.partition(b"\n")[0]) is not None or pair_of(path) is not None:
         return "xmc"
     if first.lstrip().startswith(b"["):
-        raise DataError(f"{os.fspath(path)}: a JSON array; write one object a line instead")
+        raise DataError(f"{os.fspath(path)}: JSON arrays are not supported; write one object per line")
     suffix = stem_suffix(path)
     if b"\t" in first:
         after = first.partition(b"\t")[2].split()
@@ -65,7 +65,7 @@ def detect_format(path: str | os.PathLike[str]) -> str:
         return "csv"
     if not first:
         raise DataError(f"{os.fspath(path)}: the file is empty")
-    raise DataError(f"{os.fspath(path)}: unknown format; known are {', '.join(FORMATS)}, each plain, .gz or .xz")
+    raise DataError(f"{os.fspath(path)}: unknown format; supported: {', '.join(FORMATS)}, each plain, .gz or .xz")
 
 
 def iter_records(
@@ -75,10 +75,10 @@ def iter_records(
     options: RecordOptions | None = None,
     bad: BadLines | None = None,
 ) -> Iterator[Record]:
-    """Stream the records of a text file, one at a time."""
+    """Iterate over the records of a text file."""
     found = format or detect_format(path)
     if found not in RECORD_READERS:
-        raise DataError(f"{os.fspath(path)} ({found}) holds no texts")
+        raise DataError(f"{os.fspath(path)} ({found}) contains features, not texts")
     return RECORD_READERS[found](path, options or RecordOptions(), bad or BadLines(path, skip=False))
 
 
@@ -98,17 +98,19 @@ def read(
 
     Parameters
     ----------
-    path : the file, plain or compressed; of a split XMC pair or an X/Y pair of .npz files, either one
-    format : one of `FORMATS`; None finds it out
-    fields : text fields to read, in this order; None: ``text``, or else every field that holds a string
-    label_sep : separator of labels in a TSV or CSV cell
-    label_names : names for files that number their labels
-    skip_bad : leave bad lines out and count them, instead of raising `DataError` at the first
-    verbose : 1 shows how far it is, on a terminal
+    path : plain or compressed file; either file of a split XMC pair or of an X/Y pair of .npz files
+    format : one of `FORMATS`; None: detected
+    fields : text fields to read, in this order; None: ``text`` if present, else every field with a string
+    label_sep : separator of labels in TSV and CSV cells
+    encoding : encoding of text files
+    label_names : names of the labels, for files with label ids
+    skip_bad : skip and count bad lines instead of raising `DataError` at the first
+    threads : threads to use; None: RAMIFY_THREADS or all cores
+    verbose : 1 shows a progress bar on a terminal
     """
     found = format or detect_format(path)
     if found not in FORMATS:
-        raise DataError(f"unknown format {found!r}; known are {', '.join(FORMATS)}")
+        raise DataError(f"unknown format {found!r}; supported: {', '.join(FORMATS)}")
     bad = BadLines(path, skip_bad)
     name = Path(path).name
     if found == "npz":
@@ -129,9 +131,7 @@ def read(
 
 def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Sequence[Label] | None) -> Dataset:
     if not records:
-        raise DataError(
-            f"{bad.path}: no records" + (f"; {bad.n_skipped} bad lines were left out" if bad.n_skipped else "")
-        )
+        raise DataError(f"{bad.path}: no records" + (f"; {bad.n_skipped} bad lines skipped" if bad.n_skipped else ""))
     texts = [r.text for r in records]
     if isinstance(texts[0], dict) or any(isinstance(t, dict) for t in texts):
         names = list(dict.fromkeys(k for t in texts if isinstance(t, dict) for k in t))
@@ -142,23 +142,22 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
     rows = [r.labels for r in records]
     if label_names is None:
         vocabulary = LabelVocabulary.of(rows)
-        numbers = [[vocabulary.numbers[label] for label in row] for row in rows]
+        ids = [[vocabulary.ids[label] for label in row] for row in rows]
     else:
         vocabulary = LabelVocabulary(label_names)
         for record in records:
             wrong = [x for x in record.labels if not isinstance(x, int) or not 0 <= x < len(vocabulary)]
             if wrong:
                 raise DataError(
-                    f"{bad.path}:{record.line}: label {wrong[0]!r} is not a number "
-                    f"below the {len(vocabulary)} names given"
+                    f"{bad.path}:{record.line}: label {wrong[0]!r} is not an id of the {len(vocabulary)} label names"
                 )
-        numbers = rows  # type: ignore[assignment]
-    matrix = indicator_from_lists(numbers, len(vocabulary))
+        ids = rows  # type: ignore[assignment]
+    matrix = indicator_from_lists(ids, len(vocabulary))
     return Dataset(
         matrix,
         vocabulary,
         texts=texts,
-        relevance=_relevance(records, numbers, matrix) if any(r.weights for r in records) else None,
+        relevance=_relevance(records, ids, matrix) if any(r.weights for r in records) else None,
         ids=[r.id if r.id is not None else str(i) for i, r in enumerate(records)]
         if any(r.id for r in records)
         else None,
@@ -168,10 +167,10 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
     )
 
 
-def _relevance(records: list[Record], numbers: list[list[int]], matrix: Csr) -> Csr:
-    """Weights in the pattern of the indicator: 1 where a record has none, the largest of a repeated label."""
+def _relevance(records: list[Record], ids: list[list[int]], matrix: Csr) -> Csr:
+    """Weights in the pattern of the indicator: 1 for records without weights, the maximum for a repeated label."""
     data: list[float] = []
-    for record, row in zip(records, numbers, strict=True):
+    for record, row in zip(records, ids, strict=True):
         weight: dict[int, float] = {}
         for label, w in zip(row, record.weights or [1.0] * len(row), strict=True):
             weight[label] = max(w, weight.get(label, 0.0))
@@ -188,7 +187,7 @@ def _named(vocabulary: LabelVocabulary, names: Sequence[Label] | None) -> LabelV
 
 
 def read_label_names(path: str | os.PathLike[str]) -> list[str]:
-    """Names from a text file: line number = label number, from 0. A repeated name gets its number behind it."""
+    """Read label names, one per line in the order of the ids. The id is appended to a repeated name."""
     names: list[str] = []
     taken: set[str] = set()
     for _, name in read_lines(path, "utf-8", BadLines(path, skip=False)):
@@ -200,7 +199,7 @@ def read_label_names(path: str | os.PathLike[str]) -> list[str]:
 
 
 def json_line(value: dict[str, object]) -> str:
-    """One line of JSON Lines that UTF-8 can hold: lone surrogates are escaped."""
+    """Format an object as one line of JSON Lines; lone surrogates are escaped, as UTF-8 cannot encode them."""
     line = json.dumps(value, ensure_ascii=False) + "\n"
     try:
         line.encode("utf-8")
@@ -210,7 +209,7 @@ def json_line(value: dict[str, object]) -> str:
 
 
 def write(data: Dataset, path: str | os.PathLike[str], *, format: str | None = None) -> None:
-    """Write a data set as JSON Lines, XMC text or NPZ, by the name of the file (.jsonl, .txt or .svm, .npz)."""
+    """Write a data set as JSON Lines (.jsonl), XMC text (.txt, .svm) or NPZ (.npz), by the suffix of the path."""
     suffix = stem_suffix(path)
     found = format or {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "xmc", ".svm": "xmc", ".npz": "npz"}.get(suffix)
     if found == "jsonl":
@@ -228,13 +227,13 @@ def write(data: Dataset, path: str | os.PathLike[str], *, format: str | None = N
                 out.write(json_line(value).encode("utf-8"))
         return
     if found not in ("xmc", "npz"):
-        raise DataError(f"{os.fspath(path)}: cannot write this format; use .jsonl, .txt (XMC text) or .npz")
+        raise DataError(f"{os.fspath(path)}: this format cannot be written; use .jsonl, .txt (XMC text) or .npz")
     if data.X is None:
-        raise DataError("texts cannot be written as a matrix; turn them into features first")
+        raise DataError("texts cannot be written as a matrix; extract features first")
     if found == "npz":
         write_npz(path, data.X, data.Y, data.label_names)
         return
     if isinstance(data.X, np.ndarray):
-        raise DataError("dense features do not fit XMC text; use .npz")
+        raise DataError("dense features cannot be written as XMC text; use .npz")
     with open_for_writing(path) as out:
         write_xmc(out, data.X, data.Y)

@@ -1,4 +1,4 @@
-"""What models take as X: texts, text fields, sparse or dense features."""
+"""Validation of X, the input of models: texts, text fields, sparse or dense features."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ Kind = Literal["text", "fields", "sparse", "dense"]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Checked input.
+    """Validated input.
 
     Attributes
     ----------
-    kind : "text" (list of str), "fields" (list of dicts of str), "sparse" (CSR) or "dense" (ndarray), float32 both
-    width : number of features d; None for texts
+    kind : "text" (list of str), "fields" (list of dicts of str), "sparse" (CSR) or "dense" (ndarray), both float32
+    n_features : number of features d; None for texts
     """
 
     kind: Kind
     data: Any
-    width: int | None
+    n_features: int | None
 
     def __len__(self) -> int:
         return len(self.data) if self.kind in ("text", "fields") else int(self.data.shape[0])
 
 
 def check_inputs(X: Any) -> Inputs:
-    """Check X and bring it to one of the four kinds; raises `DataError` that says what is wrong where."""
+    """Validate X and convert it to one of the four kinds; raises `DataError` with the row at fault."""
     if isinstance(X, str | bytes | dict):
-        raise DataError("X is a single text; put it into a list: [text]")
+        raise DataError("X is a single text; pass a list: [text]")
     if (
         type(X) is Csr
         and X.data.dtype == np.float32
         and X.indices.dtype == X.indptr.dtype
         and native.matrix.is_canonical(X)
     ):
-        X.has_canonical_format = X.has_sorted_indices = True  # scipy need not look again
-        return Inputs("sparse", X, X.shape[1])  # the common case, at a tenth of the cost
+        X.has_canonical_format = X.has_sorted_indices = True  # saves scipy a check
+        return Inputs("sparse", X, X.shape[1])  # the common case: ten times faster than as_csr
     if sparse.issparse(X):
         csr = as_csr(X)
         return Inputs("sparse", csr, csr.shape[1])
@@ -54,7 +54,9 @@ def check_inputs(X: Any) -> Inputs:
     if hasattr(X, "tolist") and not isinstance(X, list):  # arrays of strings, columns of a data frame
         X = X.tolist()
     if not hasattr(X, "__iter__"):
-        raise DataError(f"X must be a list of texts, a list of dicts of texts, or a matrix; got {type(X).__name__}")
+        raise DataError(
+            f"X must be a list of texts, a list of dicts of text fields, or a matrix; got {type(X).__name__}"
+        )
     documents = list(X)
     if documents and isinstance(documents[0], dict):
         return Inputs("fields", [_fields(i, d) for i, d in enumerate(documents)], None)
@@ -62,30 +64,30 @@ def check_inputs(X: Any) -> Inputs:
         try:
             return _dense(np.asarray(documents, np.float64))
         except ValueError as error:
-            raise DataError(f"X holds lists that are not rows of numbers: {error}") from None
+            raise DataError(f"X contains lists that are not rows of numbers: {error}") from None
     for i, document in enumerate(documents):
         if not isinstance(document, str):
-            raise DataError(f"row {i} of X is {type(document).__name__}, not a text")
+            raise DataError(f"row {i} of X is {type(document).__name__}, expected a text")
     return Inputs("text", documents, None)
 
 
 def _dense(X: Any) -> Inputs:
     if X.ndim != 2:
-        hint = "; a single row is X[None, :]" if X.ndim == 1 else ""
-        raise DataError(f"X must have two dimensions, rows and features; it has {X.ndim}{hint}")
+        hint = "; for a single row pass X[None, :]" if X.ndim == 1 else ""
+        raise DataError(f"X must be two-dimensional, (n, d); got {X.ndim} dimensions{hint}")
     if X.dtype.kind == "c":
-        raise DataError("X holds complex numbers")
+        raise DataError("X contains complex numbers")
     dense = np.ascontiguousarray(X, np.float32)
     if not np.isfinite(dense).all():
         row = int(np.flatnonzero(~np.isfinite(dense).all(axis=1))[0])
-        raise DataError(f"X has NaN or infinity (first in row {row}); remove or replace it")
+        raise DataError(f"X contains NaN or infinity (first in row {row}); remove or replace it")
     return Inputs("dense", dense, dense.shape[1])
 
 
 def _fields(i: int, document: Any) -> dict[str, str]:
     if not isinstance(document, dict):
-        raise DataError(f"row {i} of X is {type(document).__name__}, but the rows before it are dicts of text fields")
+        raise DataError(f"row {i} of X is {type(document).__name__}, but the previous rows are dicts of text fields")
     for name, text in document.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise DataError(f"row {i} of X: field {name!r} is {type(text).__name__}, not a text")
+            raise DataError(f"row {i} of X: field {name!r} is {type(text).__name__}, expected a text")
     return document

@@ -1,7 +1,7 @@
-"""Matrices in .npz files, without pickles.
+"""Matrices in .npz files, without pickle.
 
-Our own file holds X and Y as CSR parts, with the label names; a pair of scipy's files, `X….npz` and `Y….npz`, is
-read too.
+A file has the CSR arrays of X and Y and the label names. A pair of files written by `scipy.sparse.save_npz`, `X….npz`
+and `Y….npz`, is read too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARTS = ("data", "indices", "indptr", "shape")
 
 
 def read_npz(path: str | os.PathLike[str]) -> tuple[Csr | FloatArray, Csr, LabelVocabulary]:
-    """Features (n × d), labels (n × L) and label names."""
+    """Read features (n × d), label indicator (n × L) and label names."""
     file = Path(path)
     arrays = _arrays(file)
     if "Y_indptr" in arrays and ("X_indptr" in arrays or "X" in arrays):
@@ -37,19 +37,19 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[Csr | FloatArray, Csr, Label
 
 
 def write_npz(path: str | os.PathLike[str], features: Csr | FloatArray, labels: Csr, names: LabelVocabulary) -> None:
-    """Write features, labels and, if they are strings or whole numbers, the label names."""
+    """Write features, label indicator and label names, which must be strings or integers."""
     arrays: dict[str, Any] = {f"Y_{part}": getattr(labels, part) for part in _PARTS}
     if isinstance(features, np.ndarray):
         arrays["X"] = features
     else:
         arrays.update({f"X_{part}": getattr(features, part) for part in _PARTS})
-    if not names.is_numbers():
-        kinds = {type(name) for name in names}
-        if kinds not in ({str}, {int}):
-            raise DataError("only names that are all strings or all whole numbers fit into an .npz file")
+    if not names.is_range():
+        types = {type(name) for name in names}
+        if types not in ({str}, {int}):
+            raise DataError("an .npz file can only store label names that are all strings or all integers")
         array = np.array(list(names))
         if array.dtype.kind not in "Uiu" or array.tolist() != list(names):
-            raise DataError("label names beyond 64 bits, or with NUL at their end, do not fit into an .npz file")
+            raise DataError("an .npz file cannot store integer labels beyond 64 bits or strings that end with NUL")
         arrays["label_names"] = array
     with open_for_writing(path) as out:
         np.savez(out, **arrays)
@@ -59,21 +59,19 @@ def _arrays(file: Path) -> dict[str, Any]:
     try:
         with np.load(file, allow_pickle=False) as opened:
             return {name: opened[name] for name in opened.files}
-    except Exception as error:  # damage in a zip file or in a .npy header can raise nearly anything
+    except Exception as error:  # a damaged zip file or .npy header can raise nearly anything
         raise DataError(f"{file}: not a readable .npz file: {error}") from error
 
 
 def _csr(arrays: dict[str, Any], prefix: str, file: Path) -> Csr:
     missing = [f"{prefix}{part}" for part in _PARTS if f"{prefix}{part}" not in arrays]
     if missing:
-        raise DataError(
-            f"{file}: no array {', '.join(missing)}; expected a sparse matrix as scipy saves it, or X and Y"
-        )
+        raise DataError(f"{file}: no array {', '.join(missing)}; expected a file of scipy.sparse.save_npz, or X and Y")
     data, indices, indptr, shape = (np.asarray(arrays[f"{prefix}{part}"]) for part in _PARTS)
     if "format" in arrays and arrays["format"].astype(str).tolist() != "csr":
-        raise DataError(f"{file}: a sparse matrix, but not in CSR format")
+        raise DataError(f"{file}: the sparse matrix is not in CSR format")
     if any(a.dtype.kind not in "iu" for a in (indices, indptr, shape)) or shape.shape != (2,) or shape.min() < 0:
-        raise DataError(f"{file}: a damaged sparse matrix: its indices or its shape are not whole numbers")
+        raise DataError(f"{file}: a damaged sparse matrix: its indices or its shape are not integers")
     try:
         return sparse.csr_matrix((data, indices, indptr), shape=tuple(shape.tolist()))
     except (ValueError, TypeError, OverflowError) as error:
@@ -85,13 +83,13 @@ def _names(arrays: dict[str, Any], n_labels: int, file: Path) -> LabelVocabulary
         return LabelVocabulary(range(n_labels))
     names = arrays["label_names"]
     if names.shape != (n_labels,) or names.dtype.kind not in "Uiu":
-        raise DataError(f"{file}: label_names must be {n_labels} strings or whole numbers")
+        raise DataError(f"{file}: label_names must be {n_labels} strings or integers")
     return LabelVocabulary(names.tolist())
 
 
 def _dense(matrix: Any, file: Path) -> FloatArray:
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf" or not np.isfinite(matrix).all():
-        raise DataError(f"{file}: X is not a two-dimensional array of finite numbers")
+        raise DataError(f"{file}: X must be a two-dimensional array of finite numbers")
     return np.ascontiguousarray(matrix, np.float32)
 
 
@@ -101,4 +99,4 @@ def _pair(file: Path) -> tuple[Path, Path]:
             sibling = file.with_name(other + file.name[1:])
             if sibling.exists():
                 return (file, sibling) if mine == "X" else (sibling, file)
-    raise DataError(f"{file}: it holds no X and Y, and there is no second file (X… beside Y…) that would complete it")
+    raise DataError(f"{file}: no arrays X and Y, and no second file of an X…/Y… pair next to it")

@@ -1,8 +1,8 @@
-"""A real data set that every machine has: the docstrings of Python's standard library and of Ramify's own dependencies.
+"""The built-in data set `pydoc`: docstrings of Python's standard library, NumPy, SciPy and scikit-learn.
 
-A point is a function, class or method. Its text is the summary and the description; its labels are the parameters that
-it takes, what it returns, what it names under See Also, and its module. Labels have a true long tail: about half of
-them stand at a single point.
+A sample is a function, class or method. Its text is the summary and the description; its labels are its parameters,
+its return values, its See Also entries and its module. The labels are long-tailed: about half of them have a single
+sample.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ramify.io.dataset import Dataset
 from ramify.io.labels import LabelVocabulary
 
 PACKAGES = ("numpy", "scipy", "sklearn")
-# Modules that open windows, print, call into the system, are replaced by others (pdb by test runners), or are not part
-# of the documented library.
-_LEFT_OUT = {"antigravity", "this", "idlelib", "lib2to3", "test", "turtle", "turtledemo", "ensurepip", "pydoc_data",
+# Modules that open windows, print, call the system, are replaced at run time (pdb by test runners), or are not part of
+# the documented library.
+_EXCLUDED = {"antigravity", "this", "idlelib", "lib2to3", "test", "turtle", "turtledemo", "ensurepip", "pydoc_data",
              "__main__", "tkinter", "msilib", "distutils", "crypt", "pdb"}  # fmt: skip
-# What other libraries put something of their own in place of when they are imported (torch does).
-_REPLACED = {"inspect.getfile"}
+# Functions that other libraries, such as torch, replace on import.
+_PATCHED = {"inspect.getfile"}
 _PRIVATE_PART = re.compile(
     r"(^|\.)(_|tests?(\.|$)|conftest|setup$|f2py|externals|testing|distutils|compat|estimator_checks)"
 )
@@ -46,13 +46,13 @@ _MIN_WORDS, _MIN_LABELS = 5, 2
 
 
 def load_pydoc() -> Dataset:
-    """Read the docstrings of this Python; the same versions give the same data."""
+    """Collect the docstrings of this installation; the same versions give the same data."""
     rows: dict[str, tuple[str, list[str]]] = {}
     seen_texts: set[str] = set()
-    seen_items: dict[int, Any] = {}  # holds the objects, so that no later one can have the same id
+    seen_items: dict[int, Any] = {}  # keeps the objects alive, so that ids stay unique
     for module in _modules():
         for name, item in _items(module):
-            if id(item) in seen_items:  # re-exported: its first name is its shortest
+            if id(item) in seen_items:  # re-exported: the first name is the shortest
                 continue
             seen_items[id(item)] = item
             doc = getattr(item, "__doc__", None)
@@ -71,7 +71,7 @@ def load_pydoc() -> Dataset:
     vocabulary = LabelVocabulary.of(label_lists)
     test = np.fromiter((_bucket(name) < 2 for name in names), bool, count=len(names))
     return Dataset(
-        indicator_from_lists([[vocabulary.numbers[x] for x in row] for row in label_lists], len(vocabulary)),
+        indicator_from_lists([[vocabulary.ids[x] for x in row] for row in label_lists], len(vocabulary)),
         vocabulary,
         texts=[rows[name][0] for name in names],
         ids=names,
@@ -81,16 +81,16 @@ def load_pydoc() -> Dataset:
 
 
 def _bucket(name: str) -> int:
-    """A number from 0 to 9 that depends on the name alone."""
+    """Hash of a name, 0 to 9."""
     return hashlib.blake2b(name.encode(), digest_size=8).digest()[0] % 10
 
 
 def _modules() -> list[ModuleType]:
-    """Documented modules, those nearest the top first; those that cannot be imported quietly are left out.
+    """Documented modules, top-level ones first, without those that fail to import or print when imported.
 
-    All are imported before the first is read: some change others when they are imported.
+    All are imported before the first is read, because some modify others on import.
     """
-    names = [n for n in sorted(sys.stdlib_module_names) if not n.startswith("_") and n not in _LEFT_OUT]
+    names = [n for n in sorted(sys.stdlib_module_names) if not n.startswith("_") and n not in _EXCLUDED]
     for package in (*names, *PACKAGES):
         module = _import_quietly(package)
         paths = getattr(module, "__path__", None)
@@ -114,26 +114,26 @@ def _submodules(package: str, paths: Any) -> Iterator[str]:
 def _import_quietly(name: str) -> ModuleType | None:
     if name in sys.modules:
         return sys.modules[name]
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with warnings.catch_warnings(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             warnings.simplefilter("ignore")
             module = importlib.import_module(name)
-    except (Exception, SystemExit):  # whatever a module does when its system or its options are missing
+    except (Exception, SystemExit):  # a module may raise anything on an unsupported platform
         return None
-    return None if said.getvalue() else module
+    return None if output.getvalue() else module
 
 
 def _items(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Public functions, classes and methods of a module, by name."""
+    """Public functions, classes and methods of a module, sorted by name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in sorted(dir(module)):
-            # Hooks are made to be replaced: what stands there depends on who was here before.
+            # Hooks may have been replaced by code that ran before.
             item = None if name.startswith("_") or name.endswith("hook") else getattr(module, name, None)
             if inspect.ismodule(item) or not callable(item) or not _belongs(item, module):
                 continue
-            if f"{module.__name__}.{name}" in _REPLACED:
+            if f"{module.__name__}.{name}" in _PATCHED:
                 continue
             yield f"{module.__name__}.{name}", item
             if inspect.isclass(item):
@@ -144,13 +144,13 @@ def _items(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _belongs(item: Any, module: ModuleType) -> bool:
-    """Whether the object was defined in the module's package, not imported from elsewhere."""
+    """Whether the object was defined in the module's package rather than imported."""
     home = getattr(item, "__module__", None) or module.__name__
     return isinstance(home, str) and home.partition(".")[0].lstrip("_") == module.__name__.partition(".")[0]
 
 
 def _parse(doc: str) -> tuple[str, list[str]]:
-    """Text and labels of a docstring: prose before the first section, and what the sections name."""
+    """Split a docstring into text, the prose before the first section, and labels from the sections."""
     lines = doc.splitlines()
     sections = [
         i - 1
@@ -171,7 +171,7 @@ def _parse(doc: str) -> tuple[str, list[str]]:
 
 
 def _prose(lines: list[str]) -> str:
-    """Description without signatures, field lists and examples."""
+    """Join the lines of a description without signatures, field lists and examples."""
     kept = []
     for line in lines:
         stripped = line.strip()
@@ -183,12 +183,12 @@ def _prose(lines: list[str]) -> str:
     while kept and (not kept[0] or re.match(r"^[\w.]+\(.*(\)|,)(\s*->.*)?$", kept[0])):
         kept.pop(0)
     text = " ".join(" ".join(kept).split())
-    # A printed set has another order in every process.
+    # The order of a printed set differs between processes.
     return re.sub(r"\{('\w+'(?:, '\w+')+)\}", lambda m: "{" + ", ".join(sorted(m[1].split(", "))) + "}", text)
 
 
 def _section_items(body: list[str]) -> Iterator[tuple[str, str]]:
-    """Heads of a section's items: the lines that are not indented."""
+    """Name and type of the items of a section: its lines that are not indented."""
     for line in body:
         if line and not line[0].isspace() and (match := _ITEM.match(line)):
             yield match[1], match[2] or ""
@@ -199,7 +199,7 @@ def _names(head: str) -> list[str]:
 
 
 def _returned(name: str, kind: str) -> list[str]:
-    """Names and type of a returned value."""
+    """Names and type of a return value."""
     text = (kind or name).split(",")[0].split(" of ")[0].strip().strip("`").lower()
     return [*(_names(name) if kind else []), *([text] if re.fullmatch(r"[\w.]+( [\w.]+)?", text) else [])]
 

@@ -1,4 +1,4 @@
-"""Text formats with one point a record: JSON Lines, TSV and CSV with a header, Annif's short-text TSV, Parquet."""
+"""Text formats with one sample per record: JSON Lines, TSV and CSV with a header, Annif's short-text TSV, Parquet."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ramify.base.types import Document, Label
 from ramify.io.files import BadLines, read_lines
 
 RESERVED = ("id", "labels", "weights")
-FLOAT_MAX = 3.4e38  # weights are kept in single precision
+FLOAT_MAX = 3.4e38  # weights are stored in single precision
 
 
 @dataclass(frozen=True)
 class Record:
-    """One point of a text file."""
+    """One sample of a text file."""
 
     text: Document
     labels: list[Label]
@@ -35,9 +35,9 @@ class RecordOptions:
 
     Attributes
     ----------
-    fields : names of the text fields; None: ``text`` if it is there, else every field that holds a string
-    label_sep : what stands between labels in a cell of a TSV or CSV file
-    encoding : of the file
+    fields : names of the text fields; None: ``text`` if present, else every field with a string
+    label_sep : separator of labels in TSV and CSV cells
+    encoding : encoding of the file
     """
 
     fields: tuple[str, ...] | None = None
@@ -46,25 +46,25 @@ class RecordOptions:
 
     def __post_init__(self) -> None:
         if not self.label_sep:
-            raise DataError("the separator of labels must not be empty")
+            raise DataError("label_sep must not be empty")
 
     def after(self, first: Record) -> RecordOptions:
-        """How the records behind the first are read: where that one has a ``text``, all must have it."""
+        """Options for the records after the first: if it has a ``text``, all others must have one."""
         return replace(self, fields=("text",)) if self.fields is None and isinstance(first.text, str) else self
 
 
 class RecordError(Exception):
-    """Why a record cannot be used."""
+    """An invalid record; the message is the reason."""
 
 
 Reader = Callable[[str | os.PathLike[str], RecordOptions, BadLines], Iterator[Record]]
 
 
 def record_from_object(value: Any, options: RecordOptions, line: int = 0) -> Record:
-    """Make a record from a decoded JSON object; raises `RecordError`."""
+    """Build a record from a decoded JSON object; raises `RecordError`."""
     if not isinstance(value, dict):
         raise RecordError(f"expected a JSON object, found {type(value).__name__}")
-    labels = [_label(name) for name in _list(value.get("labels", []), "labels")]
+    labels = [_label(x) for x in _list(value.get("labels", []), "labels")]
     weights = None
     if value.get("weights") is not None:
         weights = [_weight(w) for w in _list(value["weights"], "weights")]
@@ -72,7 +72,7 @@ def record_from_object(value: Any, options: RecordOptions, line: int = 0) -> Rec
             raise RecordError(f"{len(weights)} weights for {len(labels)} labels")
     identity = value.get("id")
     if identity is not None and (isinstance(identity, bool) or not isinstance(identity, str | int)):
-        raise RecordError("'id' must be a string or a whole number")
+        raise RecordError("'id' must be a string or an integer")
     return Record(_text(value, options), labels, weights, None if identity is None else str(identity), line)
 
 
@@ -84,7 +84,7 @@ def _text(value: dict[str, Any], options: RecordOptions) -> Document:
         else:
             names = tuple(k for k, v in value.items() if isinstance(v, str) and k not in RESERVED)
             if not names:
-                raise RecordError("no field 'text', nor any other field with a string")
+                raise RecordError("no field 'text' and no other field with a string")
             return {k: value[k] for k in names}
     for name in names:
         if not isinstance(value.get(name, ""), str):
@@ -94,22 +94,22 @@ def _text(value: dict[str, Any], options: RecordOptions) -> Document:
             raise RecordError(f"no field {names[0]!r}")
         return str(value[names[0]])
     if not any(name in value for name in names):
-        raise RecordError(f"none of the fields {', '.join(names)}")
+        raise RecordError(f"none of the fields {', '.join(names)} is present")
     return {name: value.get(name, "") for name in names}
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _list(value: Any, name: str) -> list[Any]:
     if not isinstance(value, list):
-        raise RecordError(f"{what!r} must be a list, found {type(value).__name__}")
+        raise RecordError(f"{name!r} must be a list, found {type(value).__name__}")
     return value
 
 
-def _label(name: Any) -> Label:
-    if isinstance(name, bool) or not isinstance(name, str | int):
-        raise RecordError(f"label {name!r} is neither a string nor a whole number")
-    if name == "":
+def _label(value: Any) -> Label:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise RecordError(f"label {value!r} is neither a string nor an integer")
+    if value == "":
         raise RecordError("a label is empty")
-    return name
+    return value
 
 
 def _weight(weight: Any) -> float:
@@ -123,7 +123,7 @@ def _no_constant(name: str) -> Any:
 
 
 def parse_json_line(text: str, options: RecordOptions, line: int) -> Record:
-    """Make a record from one line of JSON Lines; raises `RecordError`."""
+    """Parse one line of JSON Lines; raises `RecordError`."""
     try:
         value = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -131,11 +131,13 @@ def parse_json_line(text: str, options: RecordOptions, line: int) -> Record:
     return record_from_object(value, options, line)
 
 
+def _nonblank_lines(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[tuple[int, str]]:
+    return ((line, text) for line, text in read_lines(path, options.encoding, bad) if text.strip())
+
+
 def read_jsonl(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
-    """JSON Lines: ``text`` or several text fields, ``labels``, optional ``id`` and ``weights``."""
-    for line, text in read_lines(path, options.encoding, bad):
-        if not text.strip():
-            continue
+    """Read JSON Lines: ``text`` or several text fields, ``labels``, optional ``id`` and ``weights``."""
+    for line, text in _nonblank_lines(path, options, bad):
         try:
             record = parse_json_line(text, options, line)
         except RecordError as error:
@@ -146,10 +148,8 @@ def read_jsonl(path: str | os.PathLike[str], options: RecordOptions, bad: BadLin
 
 
 def read_annif(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
-    """Annif's short-text corpus: ``text<TAB><uri> <uri>``."""
-    for line, row in read_lines(path, options.encoding, bad):
-        if not row.strip():
-            continue
+    """Read Annif's short-text corpus format: ``text<TAB><uri> <uri>``."""
+    for line, row in _nonblank_lines(path, options, bad):
         text, tab, uris = row.partition("\t")
         names = uris.split()
         if not tab:
@@ -161,15 +161,15 @@ def read_annif(path: str | os.PathLike[str], options: RecordOptions, bad: BadLin
 
 
 def read_tsv(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
-    """Tab-separated values with a header; cells are taken as they are, without quotes."""
-    rows = ((line, row.split("\t")) for line, row in read_lines(path, options.encoding, bad) if row.strip())
+    """Read tab-separated values with a header; quotes have no special meaning."""
+    rows = ((line, row.split("\t")) for line, row in _nonblank_lines(path, options, bad))
     return _from_cells(rows, options, bad)
 
 
 def read_csv(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
-    """Comma-separated values with a header; cells may be quoted and hold line ends."""
+    """Read comma-separated values with a header; quoted cells may contain line ends."""
     csv.field_size_limit(sys.maxsize)
-    lines: list[int] = []  # numbers of the lines that make up the row at hand
+    lines: list[int] = []  # line numbers of the current row
 
     def source() -> Iterator[str]:
         for number, text in read_lines(path, options.encoding, bad):
@@ -200,18 +200,18 @@ def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, b
         return
     header = [cell.strip() for cell in first[1]]
     if len(set(header)) != len(header):
-        raise DataError(f"{bad.path}:{first[0]}: a column name occurs twice in the header")
+        raise DataError(f"{bad.path}:{first[0]}: the header has duplicate column names")
     wanted = options.fields or (("text",) if "text" in header else ())
     missing = [name for name in wanted if name not in header]
     if not wanted and "labels" not in header:
-        missing = ["text"]  # more likely a file without a header than one without texts and labels
+        missing = ["text"]  # probably a file without a header
     if missing or not any(name not in RESERVED for name in header):
         raise DataError(
             f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header: {', '.join(header)[:99]}"
         )
     for line, row in iterator:
         if len(row) != len(header):
-            bad.report(line, f"{len(row)} cells, the header has {len(header)}")
+            bad.report(line, f"{len(row)} cells, but the header has {len(header)}")
             continue
         cells: dict[str, Any] = dict(zip(header, row, strict=True))
         try:
@@ -244,12 +244,12 @@ def _number(text: Any) -> float:
 
 
 def read_parquet(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
-    """Parquet with the columns of the JSON Lines format; the line is the row number from 1."""
+    """Read Parquet with the columns of the JSON Lines format; rows are numbered from 1."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as parquet
     except ImportError:
-        raise DataError(f"{bad.path}: reading Parquet needs pyarrow: pip install 'ramify[parquet]'") from None
+        raise DataError(f"{bad.path}: reading Parquet requires pyarrow: pip install 'ramify[parquet]'") from None
     row = 0
     try:
         with parquet.ParquetFile(os.fspath(path)) as file:

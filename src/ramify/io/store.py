@@ -1,7 +1,8 @@
-"""Model directories: data with a version, never code.
+"""Model directories: versioned data, no code.
 
-A directory holds `manifest.json` (format, library version, model kind, parameters, and each file with size, hash, type
-and shape) and one `.npy` file for each array. It is written beside its place, synced, and moved there in one step.
+A directory contains `manifest.json` (format, library version, model kind, parameters, and for each file its size, hash,
+dtype and shape) and one `.npy` file per array. It is written to a temporary directory next to its path, synced, and
+renamed atomically.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray
 
 FORMAT = "ramify-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+OLDEST_FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 _MAX_MANIFEST = 64 << 20
 
 
 class StoreWriter:
-    """Writes a model directory; nothing is seen at its place before the `with` block has ended well.
+    """Writes a model directory; it appears at its path only when the `with` block ends without an error.
 
     >>> with StoreWriter("model") as writer:          # doctest: +SKIP
     ...     writer.array("weights", weights)
@@ -44,16 +46,16 @@ class StoreWriter:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         if not os.fspath(path):
-            raise ModelFormatError("the place to save to has no name")
+            raise ModelFormatError("the path to save to is empty")
         self._path = Path(path).resolve()
         self._files: dict[str, dict[str, Any]] = {}
         self._manifest: dict[str, Any] | None = None
         self._prefix = ""
         if self._path.exists() and not self._path.is_dir():
-            raise ModelFormatError(f"{self._path} is not a directory; a model cannot be saved there")
+            raise ModelFormatError(f"{self._path} is a file; a model is saved to a directory")
         if self._path.exists() and any(self._path.iterdir()) and not _is_model(self._path):
             raise ModelFormatError(
-                f"{self._path} holds something that is not a model; choose another place or empty it"
+                f"{self._path} contains files that are not part of a model; choose another path or delete them"
             )
 
     def __enter__(self) -> StoreWriter:
@@ -62,19 +64,19 @@ class StoreWriter:
         return self
 
     def part(self, prefix: str) -> Self:
-        """Return a writer into the same directory for one part of a model: its arrays get the prefix."""
+        """Return a writer to the same directory for a part of the model; it prefixes the names of its arrays."""
         part = copy.copy(self)
         part._prefix = f"{self._prefix}{prefix}"
         return part
 
     def array(self, name: str, array: AnyArray) -> None:
-        """Add an array."""
+        """Write an array to `name.npy`."""
         file = f"{self._prefix}{name}.npy"
         if not _NAME.fullmatch(file) or file in self._files:
-            raise ValueError(f"{name!r} is no good name for an array, or is taken")
+            raise ValueError(f"{name!r} is not a valid name for an array or is already used")
         array = np.ascontiguousarray(array)
         if array.dtype.hasobject or array.dtype.byteorder == ">":
-            raise ValueError(f"arrays of {array.dtype} cannot be stored")
+            raise ValueError(f"arrays of dtype {array.dtype} cannot be stored")
         with (self._temporary / file).open("wb") as out:
             np.lib.format.write_array(out, array, version=(1, 0), allow_pickle=False)
             os.fsync(out.fileno())
@@ -86,7 +88,7 @@ class StoreWriter:
         }
 
     def manifest(self, kind: str, params: dict[str, Any], state: dict[str, Any]) -> None:
-        """Say what the directory holds."""
+        """Set the content of the manifest; it is written at the end of the `with` block."""
         from ramify.version import __version__
 
         self._manifest = {
@@ -114,7 +116,7 @@ class StoreWriter:
                 os.fsync(out.fileno())
             self._temporary.chmod(0o777 & ~_umask())
             _sync_directory(self._temporary)
-            _move_into_place(self._temporary, self._path)
+            _replace_directory(self._temporary, self._path)
             _sync_directory(self._path.parent)
         finally:
             shutil.rmtree(self._temporary, ignore_errors=True)
@@ -138,9 +140,9 @@ class Store:
             self.verify(self.files)
 
     def part(self, prefix: str, info: Any) -> Self:
-        """Open one part of a model as if it were a directory of its own; `info` is what its manifest would say."""
+        """View a part of the model as a model directory of its own; `info` has its kind, params and state."""
         if not isinstance(info, dict):
-            raise ModelFormatError(f"the manifest of {self.path} does not describe the part {prefix!r}")
+            raise ModelFormatError(f"the manifest of {self.path} has no valid description of the part {prefix!r}")
         part = copy.copy(self)
         part._prefix = f"{self._prefix}{prefix}"
         part.kind, part.params, part.state = (
@@ -150,7 +152,7 @@ class Store:
 
     def _read_manifest(self) -> dict[str, Any]:
         if not self.path.is_dir():
-            raise ModelFormatError(f"{self.path} is not a model directory: there is no such directory")
+            raise ModelFormatError(f"{self.path} is not a model directory: no such directory")
         file = self.path / MANIFEST
         if file.is_symlink() or not file.is_file():
             raise ModelFormatError(f"{self.path} is not a model directory: it has no {MANIFEST}")
@@ -165,34 +167,39 @@ class Store:
         version = manifest.get("format_version")
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
             raise ModelFormatError(f"{file} has no valid format version")
+        if version < OLDEST_FORMAT_VERSION:
+            raise ModelFormatError(
+                f"{self.path} has format version {version}: it was written by a development version of Ramify before "
+                "its parameters were renamed; train it again"
+            )
         if version > FORMAT_VERSION:
             raise ModelFormatError(
-                f"{self.path} has format version {version}, written by Ramify {manifest.get('library_version')}; this "
-                f"Ramify reads up to version {FORMAT_VERSION}: update it"
+                f"{self.path} has format version {version}, written by Ramify {manifest.get('library_version')}, but "
+                f"this version of Ramify reads format version {FORMAT_VERSION}; upgrade Ramify"
             )
         return manifest
 
     def _check_file(self, name: str, entry: Any) -> None:
         if not _NAME.fullmatch(name) or name == MANIFEST:
-            raise ModelFormatError(f"the manifest names a file {name!r}, which is not a plain file name")
+            raise ModelFormatError(f"the manifest lists {name!r}, which is not a plain file name")
         if not isinstance(entry, dict):
-            raise ModelFormatError(f"the manifest says nothing of {name}")
+            raise ModelFormatError(f"the manifest has no valid entry for {name}")
         try:
             found = (self.path / name).lstat()
         except OSError as error:
             raise ModelFormatError(f"{self.path / name} is missing") from error
         if not stat.S_ISREG(found.st_mode):
-            raise ModelFormatError(f"{self.path / name} is not a plain file (links are not followed)")
+            raise ModelFormatError(f"{self.path / name} is not a regular file (links are not followed)")
         if found.st_size != entry.get("size"):
             raise ModelFormatError(
-                f"{self.path / name} has {found.st_size} bytes, the manifest says {entry.get('size')}"
+                f"{self.path / name} has {found.st_size} bytes, but the manifest says {entry.get('size')}"
             )
 
     def verify(self, names: Iterable[str]) -> None:
-        """Compare the content of files with the hashes of the manifest."""
+        """Compare files with their hashes in the manifest."""
         for name in names:
             if _hash(self.path / name) != self.files[name].get("sha256"):
-                raise ModelFormatError(f"{self.path / name} is damaged: its content does not fit its hash")
+                raise ModelFormatError(f"{self.path / name} is damaged: its content does not match its hash")
 
     def array(
         self,
@@ -203,17 +210,17 @@ class Store:
         shape: tuple[int, ...] | None = None,
         bounds: tuple[int, int] | None = None,
     ) -> AnyArray:
-        """Map an array after checking its type and shape, and, with `bounds` (low, high), that low <= values < high."""
+        """Memory-map an array after checking dtype, shape and, with `bounds` (low, high), that low <= values < high."""
         file = f"{self._prefix}{name}.npy"
         entry = self.files.get(file)
         if entry is None:
             raise ModelFormatError(f"{self.path} has no array {name!r}")
         array = _map_npy(self.path / file, entry)
         if array.dtype != np.dtype(dtype):
-            raise ModelFormatError(f"{self.path / file} holds {array.dtype}, expected {np.dtype(dtype)}")
+            raise ModelFormatError(f"{self.path / file} has dtype {array.dtype}, expected {np.dtype(dtype)}")
         if (ndim is not None and array.ndim != ndim) or (shape is not None and array.shape != shape):
             raise ModelFormatError(
-                f"{self.path / file} has the shape {array.shape}, expected {shape or f'{ndim} dimensions'}"
+                f"{self.path / file} has shape {array.shape}, expected {shape or f'{ndim} dimensions'}"
             )
         if bounds is not None and array.size and not (bounds[0] <= array.min() and array.max() < bounds[1]):
             raise ModelFormatError(f"{self.path / file} has values outside {bounds[0]} to {bounds[1] - 1}")
@@ -221,7 +228,7 @@ class Store:
 
 
 def _is_model(path: Path) -> bool:
-    """Whether a directory is a model and nothing else: only that may be replaced."""
+    """Whether a directory contains a model and nothing else, so that it may be replaced."""
     try:
         manifest = json.loads((path / MANIFEST).read_bytes())
         ours = manifest["format"] == FORMAT
@@ -232,11 +239,11 @@ def _is_model(path: Path) -> bool:
 
 
 def _map_npy(path: Path, entry: dict[str, Any]) -> AnyArray:
-    """Map a .npy file whose header must say what the manifest says."""
+    """Memory-map a .npy file whose header agrees with the manifest."""
     try:
         with path.open("rb") as file:
             if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError("unknown version of the .npy format")
+                raise ValueError("unsupported version of the .npy format")
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=10_000)
             offset, size = file.tell(), os.fstat(file.fileno()).st_size
             if fortran or dtype.hasobject or any(n < 0 for n in shape):
@@ -245,9 +252,9 @@ def _map_npy(path: Path, entry: dict[str, Any]) -> AnyArray:
             for n in shape:
                 count *= n
             if offset + count * dtype.itemsize != size:
-                raise ValueError(f"a header for {count} × {dtype}, but {size - offset} bytes of data")
+                raise ValueError(f"its header says {count} × {dtype}, but it has {size - offset} bytes of data")
             if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):
-                raise ValueError("its header does not fit the manifest")
+                raise ValueError("its header does not match the manifest")
             if count == 0:
                 return np.empty(shape, dtype)
             array = np.memmap(file, dtype, "r", offset, shape).view(np.ndarray)
@@ -256,7 +263,7 @@ def _map_npy(path: Path, entry: dict[str, Any]) -> AnyArray:
             return array
     except ModelFormatError:
         raise
-    except Exception as error:  # the header is Python syntax that NumPy parses: damage can raise nearly anything
+    except Exception as error:  # NumPy parses the header as Python syntax: damage can raise nearly anything
         raise ModelFormatError(f"{path} is damaged: {error}") from error
 
 
@@ -288,25 +295,24 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _move_into_place(new: Path, place: Path) -> None:
-    """Put `new` where `place` is; an old directory there is swapped out in one step and then removed."""
-    if not place.exists():
-        new.rename(place)
-    elif not _exchange(
-        new, place
-    ):  # no such system call here: a moment without a model at its place, never without any
-        old = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".old", dir=place.parent))
-        place.rename(old / place.name)
+def _replace_directory(new: Path, target: Path) -> None:
+    """Rename `new` to `target`; an existing directory is exchanged atomically and left at `new`."""
+    if not target.exists():
+        new.rename(target)
+    elif not _exchange(new, target):
+        # Without the system call there is a moment without a model at `target`; the old one is restored on failure.
+        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
+        target.rename(old / target.name)
         try:
-            new.rename(place)
+            new.rename(target)
         except OSError:
-            (old / place.name).rename(place)
+            (old / target.name).rename(target)
             raise
         shutil.rmtree(old, ignore_errors=True)
 
 
 def _exchange(a: Path, b: Path) -> bool:
-    """Swap two names in one step, where the system can."""
+    """Exchange two directories atomically; False if the system does not support it."""
     libc = ctypes.CDLL(None, use_errno=True)
     source, target = os.fsencode(a), os.fsencode(b)
     if sys.platform == "darwin" and hasattr(libc, "renamex_np"):

@@ -1,7 +1,7 @@
-"""The text format of the extreme classification repository.
+"""XMC text: the format of the Extreme Classification Repository.
 
-One file: a header `n d L`, then `l1,l2 f:v f:v` a line. Or a pair, `NAME_X_Xf.txt` with the header `n d` and features,
-and `NAME_X_Y.txt` with the header `n L` and labels as `l:1`.
+Either one file with the header `n d L` and lines `l1,l2 f:v f:v`, or a pair: `NAME_X_Xf.txt` with the header `n d` and
+features `f:v`, and `NAME_X_Y.txt` with the header `n L` and labels `l:1`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, LongArray
-from ramify.io.files import BadLines, named_damage, open_binary
+from ramify.io.files import BadLines, decompression_errors, open_binary
 
 CHUNK = 8 << 20
 
 
 def parse_header(line: bytes) -> tuple[int, ...] | None:
-    """Numbers of a header line, or None."""
+    """Integers of a header line; None if the line is not a header."""
     parts = line.split()
     if len(parts) in (2, 3) and all(p.isdigit() and len(p) < 16 for p in parts):
         return tuple(int(p) for p in parts)
@@ -31,7 +31,7 @@ def parse_header(line: bytes) -> tuple[int, ...] | None:
 
 
 def pair_of(path: str | os.PathLike[str]) -> tuple[Path, Path] | None:
-    """The two files of a split pair, (features, labels), given either of them."""
+    """Paths (features, labels) of a pair, given either of them; None if the path is not one of a pair."""
     file = Path(path)
     for ending, other in (("_X_Xf.txt", "_X_Y.txt"), ("_X_Y.txt", "_X_Xf.txt")):
         stem, found, compression = file.name.partition(ending)
@@ -41,21 +41,21 @@ def pair_of(path: str | os.PathLike[str]) -> tuple[Path, Path] | None:
             sibling = file.with_name(f"{stem}{other}{candidate}")
             if sibling.exists():
                 return (file, sibling) if ending == "_X_Xf.txt" else (sibling, file)
-        raise DataError(f"{file} is one of a pair, but {stem}{other} is not beside it")
+        raise DataError(f"{file} is one file of a pair, but {stem}{other} is missing")
     return None
 
 
 def read_xmc(path: str | os.PathLike[str], bad: BadLines, threads: int | None = None) -> tuple[Csr, Csr]:
-    """Features (n × d) and labels (n × L) of one file or of a pair.
+    """Read features (n × d) and label indicator (n × L) from one file or a pair.
 
-    Unsorted feature ids are sorted, values of a repeated id added up, a label named twice counts once, zeros are left
-    out. A feature or label beyond the header, NaN or infinity make a line bad.
+    Feature ids are sorted, values of a repeated id summed, zeros dropped; a repeated label counts once. A line with a
+    feature or label id out of range, NaN or infinity is bad.
     """
     pair = pair_of(path)
     if pair is None:
         features, labels, _ = _read(path, bad, threads, with_labels=True)
         return features, labels
-    # The files belong together line by line: a line that is bad in one of them is left out of both.
+    # The lines of the files correspond: a line that is bad in one of them is skipped in both.
     parts, good, total = [], [], []
     for file in pair:
         part_bad = BadLines(file, bad.skip)
@@ -66,7 +66,7 @@ def read_xmc(path: str | os.PathLike[str], bad: BadLines, threads: int | None = 
         total.append(n_lines)
         good.append(np.setdiff1d(np.arange(n_lines), bad_rows, assume_unique=True))
     if total[0] != total[1]:
-        raise DataError(f"{pair[0]} has {total[0]} points, {pair[1]} has {total[1]}")
+        raise DataError(f"{pair[0]} has {total[0]} samples, but {pair[1]} has {total[1]}")
     _, of_features, of_labels = np.intersect1d(good[0], good[1], assume_unique=True, return_indices=True)
     bad.n_skipped += total[0] - len(of_features)
     features, labels = parts
@@ -79,17 +79,17 @@ def read_xmc(path: str | os.PathLike[str], bad: BadLines, threads: int | None = 
 def _read(
     path: str | os.PathLike[str], bad: BadLines, threads: int | None, with_labels: bool
 ) -> tuple[Csr, Csr, LongArray]:
-    """Features, labels, and the row numbers of the lines that were left out."""
-    with named_damage(path), open_binary(path) as file:
+    """Read features, labels and the row indices of skipped lines."""
+    with decompression_errors(path), open_binary(path) as file:
         first = file.readline(200)
         header = parse_header(first.removeprefix(b"\xef\xbb\xbf"))
         if header is None or len(header) != (3 if with_labels else 2):
-            wanted = "'points features labels'" if with_labels else "'points columns'"
+            wanted = "'samples features labels'" if with_labels else "'samples columns'"
             found = first[:60].decode("utf-8", "replace").strip()
             raise DataError(f"{bad.path}:1: expected a header {wanted}, found {found!r}")
         n, n_features, n_labels = header if with_labels else (*header, 0)
         if max(n_features, n_labels) > np.iinfo(np.int32).max:
-            raise DataError(f"{bad.path}:1: more than {np.iinfo(np.int32).max:,} columns")
+            raise DataError(f"{bad.path}:1: more than {np.iinfo(np.int32).max:,} columns are not supported")
         parser = native.text.XmcText(n_features, n_labels, with_labels, 2, resolve_threads(threads))
         _feed(parser, file, stop_at_bad=not bad.skip)
     bad_rows = parser.bad_rows()
@@ -98,9 +98,9 @@ def _read(
         bad.report(line, reason)
     bad.n_skipped += n_bad - len(parser.bad_lines())
     label_ends, labels, feature_ends, features, values = parser.finish()
-    n_found = _without_blank_end(n - n_bad, label_ends, feature_ends)
+    n_found = _without_trailing_blanks(n - n_bad, label_ends, feature_ends)
     if n_found + n_bad != n:
-        reason = f"the header says {n} points, the file has {n_found + n_bad}"
+        reason = f"the header says {n} samples, but the file has {n_found + n_bad}"
         if not bad.skip:
             raise DataError(f"{bad.path}:1: {reason}")
         bad.report(1, reason, count=0)
@@ -112,7 +112,7 @@ def _read(
 
 
 def _feed(parser: native.text.XmcText, file: BinaryIO, stop_at_bad: bool) -> None:
-    """Hand the rest of a file to the parser in pieces; a line that a piece cuts goes to the next one."""
+    """Pass the rest of a file to the parser in chunks; an incomplete last line is kept for the next chunk."""
     buffer = np.empty(CHUNK, np.uint8)
     filled = 0
     while not (stop_at_bad and parser.n_bad() > 0):
@@ -127,8 +127,8 @@ def _feed(parser: native.text.XmcText, file: BinaryIO, stop_at_bad: bool) -> Non
         filled -= used
 
 
-def _without_blank_end(n: int, label_ends: AnyArray, feature_ends: AnyArray) -> int:
-    """Number of rows without blank lines behind the last point."""
+def _without_trailing_blanks(n: int, label_ends: AnyArray, feature_ends: AnyArray) -> int:
+    """Number of rows without blank lines after the last of n samples."""
     found = len(feature_ends)
     while found > n and found > 0:
         before = (label_ends[found - 2], feature_ends[found - 2]) if found > 1 else (0, 0)
@@ -145,11 +145,11 @@ def _matrix(data: AnyArray, indices: AnyArray, ends: AnyArray, n_columns: int) -
 
 
 def write_xmc(file: BinaryIO, features: Csr, labels: Csr) -> None:
-    """Write features (n × d) and labels (n × L) in the one-file format, to a binary file."""
+    """Write features (n × d) and labels (n × L) in the one-file format to a binary file."""
     write = file.write
     write(f"{features.shape[0]} {features.shape[1]} {labels.shape[1]}\n".encode())
     for row in range(features.shape[0]):
         a, b = features.indptr[row], features.indptr[row + 1]
-        names = ",".join(map(str, labels.indices[labels.indptr[row] : labels.indptr[row + 1]].tolist()))
+        label_ids = ",".join(map(str, labels.indices[labels.indptr[row] : labels.indptr[row + 1]].tolist()))
         pairs = zip(features.indices[a:b].tolist(), features.data[a:b], strict=True)
-        write(f"{names} {' '.join(f'{f}:{v}' for f, v in pairs)}\n".encode())
+        write(f"{label_ids} {' '.join(f'{f}:{v}' for f, v in pairs)}\n".encode())

@@ -1,1 +1,1 @@
-"""Vectors for labels, from which indexes are built."""
+"""Label representations, from which indexes are built."""

@@ -1,4 +1,4 @@
-"""How good a ranking is."""
+"""Evaluation metrics of rankings."""
 
 from ramify.metrics.propensity import FAMILIES, LabelCounts, inverse_propensity
 from ramify.metrics.report import Evaluation, evaluate

@@ -1,26 +1,33 @@
-"""Ranking metrics at cutoffs, as sums that a native kernel makes in one pass.
+"""Ranking metrics at cutoffs k, from sums that a native kernel computes in one traversal.
 
-Definitions, for n rows that have a true label (rows without one say nothing about a ranking and are left out):
+For a row i with true labels T_i and ranking r_i1, r_i2, …, let y_ij = [r_ij ∈ T_i] be the hits (0 for padding and for
+repeated labels), d_j = 1 / log2(j + 1) the discounts, D_i = Σ_{j ≤ min(k, |T_i|)} d_j, and w_l the inverse propensity
+of label l. Sums and means are over the n rows with a true label; rows without one are excluded.
 
-- P@k: hits among the first k, over k. A row with fewer than k predictions has misses there.
-- R@k: hits over the number of true labels.
-- nDCG@k: Σ 1/log2(rank + 1) over hits, over the best that the row allows, min(k, true labels) hits at the top.
-- PSP@k and PSnDCG@k: P and nDCG with each hit weighted by its label's inverse propensity, summed over rows and divided
-  by the same sum of the best possible ranking.
-- coverage@k: the share of the labels true somewhere that are hit somewhere.
+    P@k        = 1/n Σ_i 1/k Σ_{j≤k} y_ij
+    R@k        = 1/n Σ_i 1/|T_i| Σ_{j≤k} y_ij
+    nDCG@k     = 1/n Σ_i 1/D_i Σ_{j≤k} d_j y_ij
+    PSP@k      = Σ_i Σ_{j≤k} w_{r_ij} y_ij, divided by its maximum over all rankings
+    PSnDCG@k   = Σ_i 1/D_i Σ_{j≤k} d_j w_{r_ij} y_ij, divided by its maximum over all rankings
+    coverage@k = fraction of the labels in ∪_i T_i that are hit within the first k of some row
 
-By decile, each metric but coverage is split by the label that was hit: the parts add up to the whole.
+By group of labels, such as frequency deciles, the hits of each metric except coverage are split by their label: the
+contributions of the groups sum to the total.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from ramify import native
+from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
+from ramify.base.sparse import as_csr
 from ramify.base.types import AnyArray, BoolArray, ByteArray, Csr, DoubleArray
 
 N_DECILES = 10
@@ -32,16 +39,29 @@ class RankingMetrics:
 
     Attributes
     ----------
-    cutoffs : list of k
+    cutoffs : the values of k
     values : metric → (n_cutoffs,)
     by_group : metric → (n_groups, n_cutoffs)
-    n_rows : rows with a true label
+    n_rows : number of rows with a true label
     """
 
     cutoffs: list[int]
     values: dict[str, DoubleArray]
     by_group: dict[str, DoubleArray]
     n_rows: int
+
+
+def as_ranking(ranking: Any, threads: int) -> Ranking:
+    """Convert a matrix of scores (n × L), sparse or dense, to a ranking of its nonzero entries."""
+    if isinstance(ranking, Ranking):
+        return ranking
+    if isinstance(ranking, np.ndarray) and ranking.ndim == 2 and ranking.dtype.kind in "biuf":
+        ranking = sparse.csr_matrix(ranking)
+    if not sparse.issparse(ranking):
+        raise DataError(f"expected a Ranking or an n × L matrix of scores; got {type(ranking).__name__}")
+    k = int(np.diff(sparse.csr_matrix(ranking).indptr).max(initial=1))
+    matrix = as_csr(ranking, "scores")
+    return Ranking(*native.matrix.csr_topk(matrix, k, threads), matrix.shape[1])
 
 
 def ranking_metrics(
@@ -53,9 +73,13 @@ def ranking_metrics(
     n_groups: int,
     threads: int,
 ) -> RankingMetrics:
-    """Metrics of a ranking against the truth (n × L).
+    """Compute the metrics of a ranking.
 
-    `weights` (L,) are inverse propensities, without which there are no PS metrics; `groups` (L,) split the labels.
+    Parameters
+    ----------
+    truth : (n × L) indicator of the true labels
+    weights : (L,) inverse propensities; None: no PSP and PSnDCG
+    groups : (L,) group of each label, 0 to n_groups - 1; None: one group
     """
     n_labels = truth.shape[1]
     ks = np.unique(np.asarray(cutoffs, np.int64))
@@ -75,7 +99,7 @@ def ranking_metrics(
 
 
 def _coverage(first_rank: AnyArray, truth: Csr, ks: AnyArray, groups: ByteArray, n_groups: int) -> DoubleArray:
-    """Share of true labels that are hit at least once in the first k (n_groups, n_cutoffs)."""
+    """Fraction of the true labels that are hit at least once within the first k (n_groups, n_cutoffs)."""
     is_true = np.bincount(truth.indices, minlength=truth.shape[1]) > 0
     total = np.bincount(groups[is_true], minlength=n_groups)
     hit = [np.bincount(groups[is_true & (first_rank < k)], minlength=n_groups) for k in ks]
@@ -85,10 +109,10 @@ def _coverage(first_rank: AnyArray, truth: Csr, ks: AnyArray, groups: ByteArray,
 def f1_scores(
     ranking: Ranking, truth: Csr, threshold: float, groups: ByteArray, n_groups: int, threads: int
 ) -> dict[str, DoubleArray]:
-    """Micro and macro F1 in percent, (1 + n_groups,): of all labels, then of each group.
+    """Micro and macro F1 in percent, (1 + n_groups,): over all labels, then within each group.
 
-    A label is predicted where its score reaches the threshold. Macro F1 is the mean over labels that are true or
-    predicted somewhere; a label that is neither says nothing.
+    A label is predicted if its score reaches the threshold: F1_l = 2 TP_l / (predicted_l + true_l). Macro F1 is the
+    mean over the labels that are true or predicted in some row.
     """
     n_labels = truth.shape[1]
     chosen = (ranking.ids >= 0) & (ranking.scores >= threshold)
@@ -110,23 +134,23 @@ def f1_scores(
 
 
 def remove_pairs(ranking: Ranking, pairs: Csr, threads: int) -> Ranking:
-    """Take (row, label) pairs out of a ranking; what is behind them moves up.
+    """Remove (row, label) pairs (n × L) from a ranking; the following labels move up.
 
-    For data sets that come with pairs which must not be predicted, such as an article for itself.
+    Some data sets define pairs that must not be predicted, such as an article as its own label.
     """
-    out = native.matrix.ranking_hits(ranking.ids, pairs, threads).view(bool)
-    touched = np.flatnonzero(out.any(axis=1))
-    if not len(touched):
+    removed = native.matrix.ranking_hits(ranking.ids, pairs, threads).view(bool)
+    rows = np.flatnonzero(removed.any(axis=1))
+    if not len(rows):
         return ranking
     ids, scores = ranking.ids.copy(), ranking.scores.copy()
-    order = np.argsort(out[touched], axis=1, kind="stable")  # what stays comes first, in its order
-    ids[touched] = np.where(np.take_along_axis(out[touched], order, 1), -1, np.take_along_axis(ids[touched], order, 1))
-    scores[touched] = np.where(ids[touched] < 0, -np.inf, np.take_along_axis(scores[touched], order, 1))
+    order = np.argsort(removed[rows], axis=1, kind="stable")  # remaining labels first, in their order
+    ids[rows] = np.where(np.take_along_axis(removed[rows], order, 1), -1, np.take_along_axis(ids[rows], order, 1))
+    scores[rows] = np.where(ids[rows] < 0, -np.inf, np.take_along_axis(scores[rows], order, 1))
     return Ranking(ids, scores, ranking.n_labels, ranking.names)
 
 
 def frequency_deciles(counts: AnyArray) -> ByteArray:
-    """Decile (L,) of each label by training frequency: 0 for the most frequent tenth of the labels, 9 for the last."""
+    """Frequency decile (L,) of each label: 0 for the most frequent tenth of the labels, 9 for the rarest."""
     order = np.argsort(-counts, kind="stable")
     deciles = np.empty(len(counts), np.uint8)
     deciles[order] = np.arange(len(counts)) * N_DECILES // max(1, len(counts))

@@ -1,4 +1,4 @@
-"""`evaluate`: all metrics of a ranking in one object."""
+"""`evaluate`: compare a ranking with the true labels; all metrics in one `Evaluation`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
-from ramify.base.sparse import as_csr, indicator
+from ramify.base.sparse import indicator
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr
 from ramify.io.labels import LabelVocabulary, align_labels
@@ -20,6 +19,7 @@ from ramify.metrics.propensity import LabelCounts, inverse_propensity
 from ramify.metrics.ranking import (
     N_DECILES,
     RankingMetrics,
+    as_ranking,
     f1_scores,
     frequency_deciles,
     ranking_metrics,
@@ -32,19 +32,19 @@ ORDER = ("P", "nDCG", "PSP", "PSnDCG", "R", "coverage")
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Metrics in percent. `print` it for a table, `to_dict` for the numbers."""
+    """Metrics in percent: `print` shows a table, `to_dict` returns the values."""
 
     metrics: RankingMetrics
     f1: dict[str, AnyArray]
     threshold: float
     n_rows_without_labels: int
-    unseen_share: float
+    unseen_fraction: float
     has_deciles: bool = field(default=False)
-    f1_is_cut: bool = field(default=False)
+    f1_is_truncated: bool = field(default=False)
 
     @property
     def n_rows(self) -> int:
-        """Rows with a true label, over which the metrics are averaged."""
+        """Number of rows with a true label, over which the metrics are averaged."""
         return self.metrics.n_rows
 
     def __getitem__(self, name: str) -> float:
@@ -52,7 +52,7 @@ class Evaluation:
         return self.to_dict()[name]
 
     def to_dict(self) -> dict[str, float]:
-        """All metrics by name, "P@1" and so on."""
+        """All metrics by name, such as "P@1"."""
         values = {
             f"{name}@{k}": float(self.metrics.values[name][i])
             for name in ORDER
@@ -63,20 +63,20 @@ class Evaluation:
         return values
 
     def deciles(self) -> dict[str, list[float]]:
-        """Each metric's part in each decile of labels by training frequency, the most frequent first."""
+        """Contribution of each label frequency decile to each metric, most frequent labels first."""
         if not self.has_deciles:
-            raise DataError("deciles need the training labels: evaluate(ranking, y_true, y_train)")
-        parts = {
+            raise DataError("deciles require the training labels: evaluate(ranking, y_true, y_train)")
+        deciles = {
             f"{name}@{k}": self.metrics.by_group[name][:, i].tolist()
             for name in ORDER
             if name in self.metrics.by_group
             for i, k in enumerate(self.metrics.cutoffs)
         }
-        parts.update({name: v[1:].tolist() for name, v in self.f1.items()})
-        return parts
+        deciles.update({name: v[1:].tolist() for name, v in self.f1.items()})
+        return deciles
 
     def table(self) -> list[list[str]]:
-        """Rows of the table, its header first."""
+        """Rows of the table, header first."""
         rows = [["", *(f"@{k}" for k in self.metrics.cutoffs)]]
         rows += [
             [name, *(f"{v:.2f}" for v in self.metrics.values[name])] for name in ORDER if name in self.metrics.values
@@ -84,16 +84,18 @@ class Evaluation:
         return rows
 
     def notes(self) -> list[str]:
-        """What belongs under the table."""
+        """Notes below the table."""
         f1 = ", ".join(f"{name} {v[0]:.2f}" for name, v in self.f1.items())
         notes = [f"{f1} at score >= {self.threshold:g}; percent, over {self.n_rows:,} rows"]
-        if self.f1_is_cut:
-            notes.append("F1 counts only the labels of the ranking, and more reach the threshold: ask for a larger k")
-        if self.n_rows_without_labels:
-            notes.append(f"{self.n_rows_without_labels:,} rows without true labels are left out")
-        if self.unseen_share:
+        if self.f1_is_truncated:
             notes.append(
-                f"{100 * self.unseen_share:.2f} % of the true labels are unknown to the model and count as misses"
+                "F1 is computed from the top-k labels only, but more labels reach the threshold; use a larger k"
+            )
+        if self.n_rows_without_labels:
+            notes.append(f"{self.n_rows_without_labels:,} rows without true labels are excluded")
+        if self.unseen_fraction:
+            notes.append(
+                f"{100 * self.unseen_fraction:.2f} % of the true labels are unknown to the model and count as misses"
             )
         return notes
 
@@ -125,48 +127,49 @@ def evaluate(
 
     Parameters
     ----------
-    ranking : Ranking, or an n × L matrix of scores, of which 0 says nothing
-    y_true : true labels, as lists of names or as an indicator (n × L)
-    y_train : training labels, or their `LabelCounts`; without them there are no propensities and no deciles
-    ks : cutoffs; None: those of 1, 3, 5, 10, 100 that the ranking is wide enough for
-    propensity : family of data set (`ramify.metrics.FAMILIES`) or the constants (A, B)
-    threshold : score from which a label counts as predicted, for F1
-    unseen : "count" true labels that the model does not know as misses, or "drop" them
-    filter_pairs : (row, label) pairs to remove from the ranking first: an (m, 2) array or an n × L matrix
+    ranking : Ranking, or a matrix of scores (n × L), whose zeros are not ranked
+    y_true : true labels, as lists of labels or as an indicator (n × L)
+    y_train : training labels or their `LabelCounts`; required for PSP, PSnDCG and deciles
+    ks : cutoffs; None: those of 1, 3, 5, 10, 100 up to the k of the ranking
+    propensity : family of data sets (`ramify.metrics.FAMILIES`) or the constants (A, B)
+    threshold : minimum score of a predicted label, for F1
+    unseen : "count" true labels unknown to the model as misses, or "drop" them
+    filter_pairs : (row, label id) pairs to remove from the ranking first: an (m, 2) array or an n × L matrix
+    threads : threads to use; None: RAMIFY_THREADS or all cores
     """
     threads = resolve_threads(threads)
-    may_be_cut = isinstance(ranking, Ranking)  # a matrix holds all scores that there are
+    may_be_truncated = isinstance(ranking, Ranking)  # a matrix has all scores
     ranking = as_ranking(ranking, threads)
     if unseen not in ("count", "drop"):
         raise ValueError(f"unseen must be 'count' or 'drop'; got {unseen!r}")
     vocabulary = ranking.names if isinstance(ranking.names, LabelVocabulary) else _vocabulary(ranking)
     truth, n_known = align_labels(y_true, vocabulary)
     if truth.shape[0] != len(ranking):
-        raise DataError(f"the ranking has {len(ranking)} rows, y_true has {truth.shape[0]}")
+        raise DataError(f"the ranking has {len(ranking)} rows, but y_true has {truth.shape[0]}")
     n_unseen = int((truth.indices >= n_known).sum())
     if truth.nnz and n_unseen == truth.nnz:
         raise DataError(
-            "none of the true labels is known to the model: are they the same labels, of the same type (1 is not '1'), "
-            "and named by the same list (--label-names)?"
+            "none of the true labels is known to the model: check that they have the same type (1 is not '1') and the "
+            "same names (--label-names)"
         )
-    unseen_share = n_unseen / max(1, truth.nnz)
+    unseen_fraction = n_unseen / max(1, truth.nnz)
     if unseen == "drop":
-        truth, unseen_share = truth[:, :n_known].tocsr(), 0.0
+        truth, unseen_fraction = truth[:, :n_known].tocsr(), 0.0
     if filter_pairs is not None:
         ranking = remove_pairs(ranking, _pairs(filter_pairs, len(ranking), truth.shape[1]), threads)
     if isinstance(ks, int):
         ks = [ks]
     if ks is not None and any(isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1 for k in ks):
-        raise ValueError(f"ks must be whole numbers from 1 up; got {list(ks)!r}")
+        raise ValueError(f"ks must be positive integers; got {list(ks)!r}")
     cutoffs = sorted(set(ks)) if ks is not None else [k for k in CUTOFFS if k <= ranking.k] or [1]
 
     weights = groups = None
     if y_train is not None:
         counts = LabelCounts.of(y_train, vocabulary)
         if len(counts.counts) != n_known:
-            raise DataError(f"y_train counts {len(counts.counts)} labels, the ranking has {n_known}")
+            raise DataError(f"y_train has {len(counts.counts)} labels, but the ranking has {n_known}")
         seen = np.concatenate([counts.counts, np.zeros(truth.shape[1] - n_known, np.int64)])
-        weights = inverse_propensity(LabelCounts(counts.n_points, seen), propensity)
+        weights = inverse_propensity(LabelCounts(counts.n_samples, seen), propensity)
         groups = np.concatenate(
             [frequency_deciles(counts.counts), np.full(truth.shape[1] - n_known, N_DECILES - 1, np.uint8)]
         )
@@ -176,21 +179,8 @@ def evaluate(
     last_reaches = ranking.k < ranking.n_labels and bool(np.any(ranking.scores[:, -1:] >= threshold))
     f1 = f1_scores(ranking, truth, threshold, group_of, n_groups, threads)
     n_empty = len(ranking) - metrics.n_rows
-    f1_is_cut = may_be_cut and last_reaches
-    return Evaluation(metrics, f1, threshold, n_empty, unseen_share, groups is not None, f1_is_cut)
-
-
-def as_ranking(ranking: Any, threads: int) -> Ranking:
-    """Accept a matrix of scores in place of a ranking."""
-    if isinstance(ranking, Ranking):
-        return ranking
-    if isinstance(ranking, np.ndarray) and ranking.ndim == 2 and ranking.dtype.kind in "biuf":
-        ranking = sparse.csr_matrix(ranking)
-    if not sparse.issparse(ranking):
-        raise DataError(f"a ranking or an n × L matrix of scores is needed; got {type(ranking).__name__}")
-    widest = int(np.diff(sparse.csr_matrix(ranking).indptr).max(initial=1))
-    matrix = as_csr(ranking, "scores")
-    return Ranking(*native.matrix.csr_topk(matrix, widest, threads), matrix.shape[1])
+    f1_is_truncated = may_be_truncated and last_reaches
+    return Evaluation(metrics, f1, threshold, n_empty, unseen_fraction, groups is not None, f1_is_truncated)
 
 
 def _vocabulary(ranking: Ranking) -> LabelVocabulary:
@@ -201,14 +191,14 @@ def _pairs(pairs: Any, n: int, n_labels: int) -> Csr:
     if sparse.issparse(pairs):
         matrix = indicator(pairs, "filter_pairs")
         if matrix.shape[0] != n or matrix.shape[1] > n_labels:
-            raise DataError(f"filter_pairs has the shape {matrix.shape}; the ranking has {n} × {n_labels}")
+            raise DataError(f"filter_pairs has shape {matrix.shape}, but the ranking is {n} × {n_labels}")
         return matrix
     array = np.asarray(pairs)
     if array.size == 0:
         array = np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-        raise DataError("filter_pairs must be an (m, 2) array of row and label numbers")
+        raise DataError("filter_pairs must be an (m, 2) array of row indices and label ids")
     if array.size and (array.min() < 0 or array[:, 0].max() >= n or array[:, 1].max() >= n_labels):
-        raise DataError(f"filter_pairs names rows or labels outside {n} × {n_labels}")
+        raise DataError(f"filter_pairs has row indices or label ids outside {n} × {n_labels}")
     ones = np.ones(len(array), np.float32)
     return indicator(sparse.csr_matrix((ones, (array[:, 0], array[:, 1])), shape=(n, n_labels)), "filter_pairs")

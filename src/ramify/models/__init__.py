@@ -1,4 +1,4 @@
-"""The models, by the key that names them on the command line and in saved files."""
+"""Registry of the models, by their key on the command line and in saved files."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "popular": ("ramify.models.popular", "Popular"),
     "xr-linear": ("ramify.models.xrlinear", "XRLinear"),
     "one-vs-all": ("ramify.models.one_vs_all", "OneVsAll"),
-    "elias": ("ramify.models.elias", "Elias"),
+    "elias": ("ramify.models.elias.model", "Elias"),
     "xr-transformer": ("ramify.models.xrtransformer", "XRTransformer"),
     "x-transformer": ("ramify.models.xtransformer", "XTransformer"),
-    "neural-one-vs-all": ("ramify.models.neural", "NeuralOneVsAll"),
-    "astec": ("ramify.models.astec", "Astec"),
-    "lightdxml": ("ramify.models.lightdxml", "LightDXML"),
+    "neural-one-vs-all": ("ramify.models.neural_one_vs_all", "NeuralOneVsAll"),
+    "astec": ("ramify.models.deepxml.astec", "Astec"),
+    "lightdxml": ("ramify.models.deepxml.lightdxml", "LightDXML"),
     "ensemble": ("ramify.models.ensemble", "Ensemble"),
 }
-"""Key of each model → module and class. Modules are imported when their model is first used."""
+"""Module and class of each model; modules are imported on first use."""
 
 
 def model_class(key: str) -> type[Model]:
-    """Class of a model by its key."""
+    """Return the class of a model."""
     if key not in REGISTRY:
-        raise ValueError(f"there is no model {key!r}; there are: {', '.join(REGISTRY)}")
+        raise ValueError(f"unknown model {key!r}; choose from {', '.join(REGISTRY)}")
     module, name = REGISTRY[key]
     cls: Any = getattr(importlib.import_module(module), name)
     return cls  # type: ignore[no-any-return]
 
 
 def load(path: str | os.PathLike[str], *, verify: bool = False) -> Model:
-    """Open a saved model of any kind; its arrays stay on disk until they are read. `verify` compares all hashes."""
+    """Open a saved model of any kind; its arrays are memory-mapped. `verify` compares the hashes of all files."""
     store = Store(path, verify=verify)
     if store.kind not in REGISTRY:
         raise ModelFormatError(
-            f"{store.path} holds a model of the unknown kind {store.kind!r}; this Ramify knows {', '.join(REGISTRY)}"
+            f"{store.path} holds a model of unknown kind {store.kind!r}; this version reads {', '.join(REGISTRY)}"
         )
     return model_class(store.kind).from_store(store)

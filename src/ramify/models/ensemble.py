@@ -1,4 +1,4 @@
-"""Several models that answer together."""
+"""Several models whose rankings are combined."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from ramify.base.ranking import Ranking
 from ramify.base.splits import hold_out
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.io.inputs import Inputs
-from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models import model_class
-from ramify.models.base import Model, refuse_given
+from ramify.models.base import Model, TrainingData
 from ramify.rank.combine import Combination, combine_rankings
 
 WIDTH = 100
-"""Labels that each model is asked for, at least."""
+"""Minimum number of labels that each model ranks."""
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Weights that validation chooses from, for each model beside the first."""
+"""Weights that validation chooses from, for each model after the first."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ensemble(Model):
-    """Combines the rankings of several models, of one kind or of many.
+    """Combines the rankings of several models, of the same or of different kinds.
 
     >>> import ramify
     >>> model = Ensemble([ramify.Popular(), ramify.XRLinear()]).fit(["red fox", "red hen"], [["fox"], ["hen"]])
@@ -41,14 +40,15 @@ class Ensemble(Model):
     kind: ClassVar[str] = "ensemble"
 
     models: tuple[Model, ...] = param((), "models to train and combine", positional=True)
-    combine: Combination = param("mean", "how scores are combined")
+    combine: Combination = param("mean", "combination of the scores")
     weights: tuple[float, ...] | Literal["validation"] | None = param(
-        None, "weight of each model; None: all alike; 'validation': by rows that are then held out of all training"
+        None,
+        "weight of each model; None: equal weights; 'validation': chosen on rows that no model is trained on",
     )
-    validation: int = param(2000, "rows that 'validation' holds out, at most a tenth", low=1)
+    validation_size: int = param(2000, "rows held out if weights='validation', at most a tenth of the data", low=1)
 
     def check_params(self) -> None:
-        """Also compare the number of weights with that of the models."""
+        """Check also that there are as many weights as models."""
         super().check_params()
         if isinstance(self.weights, tuple) and len(self.weights) != len(self.models):
             raise ValueError(f"Ensemble has {len(self.models)} models and {len(self.weights)} weights")
@@ -57,50 +57,50 @@ class Ensemble(Model):
 
     @classmethod
     def of(cls, models: Sequence[Model], **params: Any) -> Self:
-        """Combine models that are trained already, on the same labels."""
+        """Combine models that are already trained, on the same labels."""
         ensemble = cls(models=tuple(models), **params)
-        first = _some(models)
+        first = _first(models)
         if any(list(model.labels_) != list(first.labels_) for model in models):
-            raise DataError("the models know different labels, or the same ones in another order")
+            raise DataError("the models were trained on different labels, or on the same ones in another order")
         if len({model.input_kind_ for model in models}) != 1 or len({model.n_features_in_ for model in models}) != 1:
             raise DataError("the models were trained on different kinds of input")
-        ensemble.models_, ensemble.weights_ = list(models), ensemble._plain_weights()
+        ensemble.models_, ensemble.weights_ = list(models), ensemble._given_weights()
         for name in ("labels_", "label_counts_", "input_kind_", "n_features_in_"):
             setattr(ensemble, name, getattr(first, name))
         return ensemble
 
-    def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
-        refuse_given(self, given)
-        _some(self.models)
-        rows, judged = np.arange(len(inputs)), np.empty(0, np.int64)
+    def _fit(self, data: TrainingData) -> None:
+        inputs, Y, _ = data
+        _first(self.models)
+        rows, validation = np.arange(len(inputs)), np.empty(0, np.int64)
         if self.weights == "validation":
-            rows, judged = hold_out(labels, self.validation, self.seed)
-        self.models_ = [model.clone().fit(_take(inputs, rows), labels[rows]) for model in self.models]
+            rows, validation = hold_out(Y, self.validation_size, self.seed)
+        self.models_ = [model.clone().fit(_take(inputs, rows), Y[rows]) for model in self.models]
         for model in self.models_:
-            model.labels_ = names  # so that each also answers in names by itself
-        self.weights_ = self._plain_weights()
-        if len(judged):
-            held = _take(inputs, judged)
-            k = min(WIDTH, labels.shape[1])
-            self.weights_ = self._best_weights([model.predict_topk(held, k) for model in self.models_], labels[judged])
+            model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
+        self.weights_ = self._given_weights()
+        if len(validation):
+            held = _take(inputs, validation)
+            k = min(WIDTH, Y.shape[1])
+            self.weights_ = self._best_weights([model.predict_topk(held, k) for model in self.models_], Y[validation])
 
-    def _plain_weights(self) -> list[float]:
+    def _given_weights(self) -> list[float]:
         return list(self.weights) if isinstance(self.weights, tuple) else [1.0] * len(self.models)
 
     def _best_weights(self, rankings: list[Ranking], truth: Csr) -> list[float]:
-        """Weights with the best nDCG@5; of equally good ones those that are nearest to all alike."""
+        """Weights with the best validation nDCG@5; of equally good ones the most uniform."""
         k = min(5, truth.shape[1])
         choices = sorted(itertools.product([1.0], *[WEIGHTS] * (len(rankings) - 1)), key=lambda w: float(np.var(w)))
-        if len(rankings) > 3:  # too many to try: all alike, or one of them alone
-            alone = np.eye(len(rankings))
-            choices = [tuple([1.0] * len(rankings)), *(tuple(row) for row in alone)]
+        if len(rankings) > 3:  # too many to try: equal weights, or a single model
+            single = np.eye(len(rankings))
+            choices = [tuple([1.0] * len(rankings)), *(tuple(row) for row in single)]
 
-        def judge(weights: tuple[float, ...]) -> float:
-            found = combine_rankings(rankings, k, self.combine, weights)
-            plain = Ranking(found.ids, found.scores, truth.shape[1])
-            return float(evaluate(plain, truth, ks=[k])[f"nDCG@{k}"])
+        def ndcg(weights: tuple[float, ...]) -> float:
+            combined = combine_rankings(rankings, k, self.combine, weights)
+            by_id = Ranking(combined.ids, combined.scores, truth.shape[1])
+            return float(evaluate(by_id, truth, ks=[k])[f"nDCG@{k}"])
 
-        return [float(weight) for weight in max(choices, key=judge)]
+        return [float(weight) for weight in max(choices, key=ndcg)]
 
     # ---- prediction ----
 
@@ -120,7 +120,7 @@ class Ensemble(Model):
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Make an object from what `to_dict` gave."""
+        """Restore what `to_dict` returned."""
         return super().from_dict({**values, "models": _models_of(values.get("models", ()))})
 
     def _set(self, path: str, value: Any) -> None:
@@ -137,7 +137,7 @@ class Ensemble(Model):
         parts = state.get("models") if isinstance(state, dict) else None
         weights = state.get("weights") if isinstance(state, dict) else None
         if not isinstance(parts, list) or not isinstance(weights, list) or len(parts) != len(weights) or not parts:
-            raise ModelFormatError(f"the manifest of {store.path} does not name the models of the ensemble")
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the models of the ensemble")
         self.weights_ = [float(weight) for weight in weights]
         self.models_ = []
         for i, info in enumerate(parts):
@@ -148,10 +148,10 @@ class Ensemble(Model):
                 raise ModelFormatError(f"{store.path}: {error}") from error
             self.models_.append(cls.from_store(part))
             if self.models_[-1].n_labels != self.n_labels:
-                raise ModelFormatError(f"{store.path}: the models of the ensemble know different labels")
+                raise ModelFormatError(f"{store.path}: the models of the ensemble have different numbers of labels")
 
 
-def _some(models: Sequence[Model]) -> Model:
+def _first(models: Sequence[Model]) -> Model:
     if not models:
         raise ValueError(
             "an Ensemble needs models: Ensemble([XRLinear(), OneVsAll()]), or in the shell "
@@ -161,7 +161,7 @@ def _some(models: Sequence[Model]) -> Model:
 
 
 def _models_of(values: Any) -> tuple[Model, ...]:
-    """Return models from models, from their keys, or from keys with parameters, as files and the shell have them."""
+    """Return models given as models, as keys, or as keys with parameters (in files and in the shell)."""
     models = []
     for entry in values if isinstance(values, list | tuple) else [values]:
         if isinstance(entry, Model):
@@ -171,10 +171,10 @@ def _models_of(values: Any) -> tuple[Model, ...]:
         elif isinstance(entry, dict) and isinstance(entry.get("kind"), str) and set(entry) <= {"kind", "params"}:
             models.append(model_class(entry["kind"]).from_dict(entry.get("params", {})))
         else:
-            raise ValueError(f"a model of an Ensemble is named by its key, or by kind and params; got {entry!r}")
+            raise ValueError(f"a model of an Ensemble is given by its key, or by kind and params; got {entry!r}")
     return tuple(models)
 
 
 def _take(inputs: Inputs, rows: LongArray) -> Any:
-    """Return some rows of the input, as `fit` takes them."""
+    """Select rows of the input, as `fit` takes them."""
     return [inputs.data[row] for row in rows] if isinstance(inputs.data, list) else inputs.data[rows]

@@ -1,4 +1,4 @@
-"""What models that read their input share: features from texts, fields or matrices."""
+"""Models over features: TF-IDF of texts and fields, or the user's own matrix."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ramify.models.base import Model
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FeatureModel(Model):
-    """Base of models that learn from features of the input, `features_` for texts and fields."""
+    """Base of models that are trained on features; `features_` extracts them from texts and fields."""
 
     features: Tfidf | Concat = param(
-        factory=lambda: Tfidf(sublinear_tf=True), doc="how texts become features; not used for matrices"
+        factory=lambda: Tfidf(sublinear_tf=True), doc="feature extraction from texts; not used for matrices"
     )
 
     def _fit_features(self, inputs: Inputs) -> Mixed:
@@ -32,7 +32,7 @@ class FeatureModel(Model):
         self.features_ = self.features.clone()
         return Mixed.of(self.features_.fit_transform(inputs.data))
 
-    def _make_features(self, inputs: Inputs) -> Mixed:
+    def _transform_features(self, inputs: Inputs) -> Mixed:
         if inputs.kind in ("text", "fields"):
             return Mixed.of(self.features_.transform(inputs.data))
         if inputs.kind == "sparse" and self.input_kind_ == "dense":
@@ -46,7 +46,7 @@ class FeatureModel(Model):
         return None if features is None else features.save_to(writer, "features_")
 
     def _load_features(self, store: Store, state: dict[str, Any]) -> int | None:
-        """Open the features, if the model has any; return how many columns they have."""
+        """Open the feature extraction, if the model has one; return the number of features."""
         if self.input_kind_ not in ("text", "fields"):
             return self.n_features_in_
         self.features_ = type(self.features).load_from(store, state.get("features"), "features_")

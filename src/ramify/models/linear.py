@@ -1,9 +1,9 @@
-"""What the linear models share: search over one or several trees, files."""
+"""Linear models: beam search over one or several trees of linear classifiers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,99 +16,123 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
+from ramify.models.base import Model, check_state
 from ramify.models.features import FeatureModel
 from ramify.rank.beam import LinearTree
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class LinearModel(FeatureModel):
-    """Base of models that end in trees of linear classifiers, `trees_`, over features of the input."""
+class TreeEnsemble(NamedTuple):
+    """Trees of linear classifiers whose scores are averaged, over features X (n × d)."""
 
-    beam_size: int = param(10, "nodes of a level that the search follows", low=1)
+    trees: list[LinearTree]
 
-    # ---- prediction ----
-
-    def _ranked_features(self, inputs: Inputs) -> Mixed:
-        """Return what the classifiers see of the input."""
-        return self._make_features(inputs)
-
-    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
-        X = self._ranked_features(inputs)
-        # Single queries stay on their thread: starting another takes longer than the answer.
-        threads = resolve_threads(self.threads, len(X))
-        transform = self.trees_[0].transforms[-1]
-        if len(self.trees_) == 1:
-            ids, log_scores = self._search(self.trees_[0], X, k, threads)
+    def search(self, X: Mixed, k: int, beam_size: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best labels."""
+        transform = self.trees[0].transforms[-1]
+        if len(self.trees) == 1:
+            ids, log_scores = self._search_tree(self.trees[0], X, k, beam_size, threads)
             return ids, transform.finish(transform.spread(log_scores))
-        width = min(2 * k, self.n_labels)
-        found = [self._search(tree, X, width, threads) for tree in self.trees_]
+        width = min(2 * k, self.trees[0].tree.n_labels)
+        found = [self._search_tree(tree, X, width, beam_size, threads) for tree in self.trees]
         ids, log_scores = native.matrix.blend_rankings(
             np.stack([ids for ids, _ in found]), np.stack([transform.spread(scores) for _, scores in found]), k, threads
         )
         return ids, transform.finish(log_scores)
 
-    def _search(self, tree: LinearTree, X: Mixed, k: int, threads: int) -> tuple[IntArray, FloatArray]:
-        n_leaves = len(tree.tree.levels[-1]) - 1
-        reach = -(-3 * k * n_leaves // (2 * len(tree.tree.labels)))  # enough leaves to find k labels in
-        return tree.search(X, k, max(self.beam_size, reach), threads)
+    @staticmethod
+    def _search_tree(tree: LinearTree, X: Mixed, k: int, beam_size: int, threads: int) -> tuple[IntArray, FloatArray]:
+        n_clusters = len(tree.tree.levels[-1]) - 1
+        min_beam = -(-3 * k * n_clusters // (2 * len(tree.tree.labels)))  # enough clusters to hold k labels
+        return tree.search(X, k, max(beam_size, min_beam), threads)
 
-    def predict_selected(self, X: Any, selected: Any) -> Csr:
-        """Scores of the given labels only (n × L, by the pattern of `selected`), each of them looked at, no beam.
-
-        Parameters
-        ----------
-        X : as in `predict_topk`
-        selected : indicator (n × L) of the labels to score for each row
-        """
-        inputs = self._check_predict_inputs(X)
-        pattern = indicator(selected, "selected")
-        if pattern.shape != (len(inputs), self.n_labels):
-            raise DataError(
-                f"selected is {pattern.shape[0]} × {pattern.shape[1]}, needed is {len(inputs)} × {self.n_labels}"
-            )
-        features = self._ranked_features(inputs)
-        threads = resolve_threads(self.threads)
-        transform = self.trees_[0].transforms[-1]
-        parts = [tree.score_selected(features, pattern, threads) for tree in self.trees_]
+    def score_selected(self, X: Mixed, selected: Csr, threads: int) -> Csr:
+        """Scores (n × L) of selected labels, each of them exactly, without a beam."""
+        transform = self.trees[0].transforms[-1]
+        parts = [tree.score_selected(X, selected, threads) for tree in self.trees]
         logs = [transform.spread(part.data).astype(np.float64) for part in parts]
         mean = np.logaddexp.reduce(logs) - np.log(len(logs))
         result = parts[0]
         result.data = np.asarray(transform.finish(mean), np.float32)
         return result
 
-    def export_tree(self, number: int = 0, *, n_named: int = 3) -> dict[str, Any]:
-        """Return a label tree as nested dicts for JSON, with the names of the labels.
+    def save_to(self, writer: StoreWriter) -> list[dict[str, Any]]:
+        """Write the trees into a model directory; return their description."""
+        return [tree.save_to(writer, f"tree{i}_") for i, tree in enumerate(self.trees)]
 
-        Each node has its size, the most frequent of its labels, and what is below it.
+    @classmethod
+    def load_from(cls, store: Store, info: Any, n_features: int | None, n_labels: int) -> TreeEnsemble:
+        """Open what `save_to` wrote, for classifiers over `n_features` features."""
+        if not isinstance(info, list) or not info:
+            raise ModelFormatError(f"the manifest of {store.path} does not list the model's trees")
+        trees = [LinearTree.load_from(store, entry, f"tree{i}_", n_labels) for i, entry in enumerate(info)]
+        if any(tree.n_sparse + tree.levels[0].dense.shape[1] != n_features for tree in trees):
+            raise ModelFormatError(f"{store.path}: the weights do not match the features")
+        return cls(trees)
+
+
+def check_selected(selected: Any, n: int, n_labels: int) -> Csr:
+    """Check an indicator of selected labels for n rows."""
+    chosen = indicator(selected, "selected")
+    if chosen.shape != (n, n_labels):
+        shape = f"{chosen.shape[0]} × {chosen.shape[1]}"
+        raise DataError(f"selected has the shape {shape}, expected {n} × {n_labels}")
+    return chosen
+
+
+def tree_to_dict(model: Model, tree: LinearTree, n_representatives: int) -> dict[str, Any]:
+    """Return a tree of a fitted model as nested dicts for JSON; see `LabelTree.to_dict`."""
+    result: dict[str, Any] = tree.tree.to_dict(model.labels_, model.label_counts_.counts, n_representatives)
+    return result
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearModel(FeatureModel):
+    """Base of models with trees of linear classifiers, `trees_`, over features."""
+
+    beam_size: int = param(10, "nodes of a level that the search follows; more find more labels and take longer", low=1)
+
+    # ---- prediction ----
+
+    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        X = self._transform_features(inputs)
+        return TreeEnsemble(self.trees_).search(X, k, self.beam_size, resolve_threads(self.threads, len(X)))
+
+    def predict_selected(self, X: Any, selected: Any) -> Csr:
+        """Score the selected labels only, each of them exactly, without a beam.
 
         Parameters
         ----------
-        number : which tree of an ensemble
-        n_named : how many labels stand for a node
+        X : as in `predict_topk`
+        selected : indicator (n × L) of the labels to score for each row
+
+        Returns
+        -------
+        scores : (n × L) with the pattern of `selected`
+        """
+        inputs = self._check_predict_inputs(X)
+        chosen = check_selected(selected, len(inputs), self.n_labels)
+        features = self._transform_features(inputs)
+        return TreeEnsemble(self.trees_).score_selected(features, chosen, resolve_threads(self.threads))
+
+    def export_tree(self, index: int = 0, *, n_representatives: int = 3) -> dict[str, Any]:
+        """Return a label tree as nested dicts for JSON.
+
+        Each node has its number of labels, its most frequent labels, and its children.
+
+        Parameters
+        ----------
+        index : which tree of an ensemble
+        n_representatives : number of labels that represent a node
         """
         self._check_fitted()
-        tree: dict[str, Any] = self.trees_[number].tree.to_dict(self.labels_, self.label_counts_.counts, n_named)
-        return tree
+        return tree_to_dict(self, self.trees_[index], n_representatives)
 
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
-        return {"features": self._save_features(writer), "trees": self._save_trees(writer)}
-
-    def _save_trees(self, writer: StoreWriter) -> list[dict[str, Any]]:
-        return [tree.save_to(writer, f"tree{i}_") for i, tree in enumerate(self.trees_)]
+        return {"features": self._save_features(writer), "trees": TreeEnsemble(self.trees_).save_to(writer)}
 
     def _load(self, store: Store, state: Any) -> None:
-        if not isinstance(state, dict):
-            raise ModelFormatError(f"the manifest of {store.path} does not name the model's parts")
-        self._load_trees(store, state, self._load_features(store, state))
-
-    def _load_trees(self, store: Store, state: dict[str, Any], width: int | None) -> None:
-        """Open the trees, whose classifiers see so many features."""
-        trees = state.get("trees")
-        if not isinstance(trees, list) or not trees:
-            raise ModelFormatError(f"the manifest of {store.path} does not name the model's trees")
-        self.trees_ = [LinearTree.load_from(store, info, f"tree{i}_", self.n_labels) for i, info in enumerate(trees)]
-        for tree in self.trees_:
-            if tree.n_sparse + tree.levels[0].dense.shape[1] != width:
-                raise ModelFormatError(f"{store.path}: the weights do not fit the features")
+        state = check_state(store, state)
+        n_features = self._load_features(store, state)
+        self.trees_ = TreeEnsemble.load_from(store, state.get("trees"), n_features, self.n_labels).trees

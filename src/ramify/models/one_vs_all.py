@@ -1,46 +1,68 @@
-"""One classifier for each label against all points: the exact baseline of the trees."""
+"""One linear classifier for each label, trained on all samples: the exact baseline of label trees."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ramify.base.config import param
 from ramify.base.progress import progress, steps
 from ramify.base.types import Csr
 from ramify.index.tree import LabelTree
-from ramify.io.inputs import Inputs
-from ramify.io.labels import LabelVocabulary
-from ramify.models.base import refuse_given
+from ramify.models.base import TrainingData
 from ramify.models.linear import LinearModel
 from ramify.rank.beam import LinearTree, PackedLevel
-from ramify.rank.linear import LinearConfig, fit_ovr
-from ramify.rank.scores import Transform
+from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
+from ramify.rank.score_transforms import ScoreTransform
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OneVsAll(LinearModel):
-    """Scores every label of every point.
+    """Scores every label for every sample.
 
-    Training and prediction grow with the number of labels: for thousands, not millions, or to see what a tree loses.
+    Training and prediction time grow with the number of labels: for thousands of labels, or to measure what a tree
+    loses.
     """
 
     kind: ClassVar[str] = "one-vs-all"
+    uses_relevance: ClassVar[bool] = True
 
-    linear: LinearConfig = param(factory=LinearConfig, doc="how the classifiers are trained")
-    scores: str = param("l3-hinge", "score transform of the labels; all of them keep the order, but for ties")
+    linear: LinearConfig = param(factory=LinearConfig, doc="training of the classifiers")
+    score_transform: str = param(
+        "l3-hinge", "transform from margins to scores; all transforms keep the order, except for ties"
+    )
 
     def check_params(self) -> None:
         """Check also that the score transform exists."""
         super().check_params()
-        Transform.parse(self.scores)
+        ScoreTransform.parse(self.score_transform)
 
-    def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
-        refuse_given(self, given)
-        X = self._fit_features(inputs)
-        tree = LabelTree.flat(labels.shape[1])
-        with progress("training", labels.shape[1], self.verbose) as advance:
-            W = fit_ovr(X, labels, config=self.linear, seed=self.seed, threads=self.threads, progress=steps(advance))
+    def fit(self, X: Any, y: Any, *, relevance: Any = None) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
+        y : list of lists of hashable labels, or an indicator (n × L)
+        relevance : weight of each positive in the loss (n × L), with the pattern of y; None: 1
+        """
+        data = self._check_training_data(X, y)
+        self._fit(data, check_relevance(relevance, data.Y))
+        return self._finish_fit(data)
+
+    def _fit(self, data: TrainingData, relevance: Csr | None = None) -> None:
+        X, n_labels = self._fit_features(data.inputs), data.Y.shape[1]
+        tree = LabelTree.flat(n_labels)
+        with progress("training", n_labels, self.verbose) as advance:
+            W = fit_ovr(
+                X,
+                data.Y,
+                config=self.linear,
+                relevance=relevance,
+                seed=self.seed,
+                threads=self.threads,
+                progress=steps(advance),
+            )
         n_sparse = X.sparse.shape[1]
         level = PackedLevel.pack(W, tree.levels[0], n_sparse, self.linear.bias, self.threads)
-        self.trees_ = [LinearTree(tree, [level], [Transform.parse(self.scores)], n_sparse)]
+        self.trees_ = [LinearTree(tree, [level], [ScoreTransform.parse(self.score_transform)], n_sparse)]

@@ -1,194 +1,250 @@
-"""XR-Transformer: an encoder fine-tuned down a label tree, then XR-Linear on what it says (Zhang et al., 2021)."""
+"""XR-Transformer: an encoder fine-tuned down a label tree, then XR-Linear on its embeddings beside TF-IDF.
+
+Zhang et al. (2021), Fast Multi-Resolution Transformer Fine-tuning for Extreme Multi-label Text Classification.
+
+1. A preliminary tree is built from the PIFA representations of the labels.
+2. From coarse to fine levels: the head of a level, one classifier for each node, is bootstrapped by `fit_ovr` on the
+   embeddings as they are, then encoder and head are fine-tuned with the squared hinge loss on the children of the nodes
+   that are true (teacher-forced) or that the level above proposes (matcher-aware).
+3. XR-Linear, the `ranker`, is trained on TF-IDF concatenated with the embeddings, over a tree of its own.
+
+Differences from the paper
+- A frozen encoder skips steps 1 and 2: its embeddings join TF-IDF, the cheapest gain on a CPU.
+- `min_match_clusters` skips coarse levels. The head of the first level is bootstrapped on a subset of the samples.
+- Levels are trained by epochs with early stopping, not by a number of steps.
+- The ranker's defaults are those of `XRLinear`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ramify.base.config import param
-from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import csr_from_parts
-from ramify.base.splits import hold_out
+from ramify.base.sparse import csr_from_parts, pattern
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, FloatArray, LongArray
+from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree
 from ramify.io.inputs import Inputs
-from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
-from ramify.models.encoded import EncodedModel, joined
-from ramify.models.xrlinear import XRLinear
-from ramify.nn.encoder import Bag
-from ramify.nn.learner import Encoder, EncoderWithHead
-from ramify.nn.list_head import LevelTargets, ListHead, squared_hinge
-from ramify.nn.points import Points
-from ramify.nn.trainer import TrainingConfig, remove_checkpoint, train
+from ramify.models.base import TrainingData, check_state
+from ramify.models.encoded import EncodedModel
+from ramify.models.linear import TreeEnsemble, check_selected, tree_to_dict
+from ramify.models.xrlinear import TreeOptions, XRLinear
+from ramify.nn.checkpoint import CheckpointDirectory
+from ramify.nn.config import TrainingConfig
+from ramify.nn.encoders import Bag, Encoder
+from ramify.nn.encoders.samples import Samples, with_embeddings
+from ramify.nn.heads.losses import squared_hinge
+from ramify.nn.heads.shortlist import ShortlistHead
+from ramify.nn.learner import Learner
+from ramify.nn.sampling.tree_levels import TreeLevel
+from ramify.nn.validation import RankingValidator
 from ramify.rank import negatives as mining
-from ramify.rank.linear import LinearConfig, fit_ovr
+from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
 
 BOOTSTRAP = LinearConfig(C=1.0, threshold=0.0)
-"""How the head of a level is trained on the vectors that the level begins with."""
-FIRST_POINTS = 1024
-"""Points that the head of the first level is trained on at most, unless it has more than half as many nodes."""
+"""Training of a level's head on the embeddings before the level."""
+MIN_BOOTSTRAP_SAMPLES = 1024
+"""The head of the first level is bootstrapped on this many samples, or twice its number of nodes."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XRTransformer(EncodedModel, XRLinear):
-    """Fine-tunes an encoder on ever finer clusters of labels, then walks a tree on TF-IDF and the encoder's vectors.
+class XRTransformer(EncodedModel):
+    """Fine-tunes an encoder on ever finer clusters of labels, then ranks labels by XR-Linear on TF-IDF and embeddings.
 
-    A frozen encoder is not trained: its vectors stand beside TF-IDF, the cheapest gain on a processor.
+    A frozen encoder is not trained: its embeddings join TF-IDF, the cheapest gain on a CPU.
     """
 
     kind: ClassVar[str] = "xr-transformer"
+    uses_relevance: ClassVar[bool] = True
 
-    tree: TreeConfig = param(factory=lambda: TreeConfig(n_terms=512), doc="how the tree of the ranker is made")
+    ranker: XRLinear = param(
+        factory=lambda: XRLinear(tree=TreeConfig(n_terms=512)),
+        doc="linear ranker on TF-IDF and embeddings; its seed, threads, verbose and features are those of this model",
+    )
     matcher_tree: TreeConfig = param(
-        factory=lambda: TreeConfig(method="halves", branching=16, max_leaf=16, max_depth=None, n_terms=1024),
-        doc="tree that the encoder learns, from its coarse levels to its fine ones",
+        factory=lambda: TreeConfig(
+            method="balanced-2means", branching=16, max_leaf_size=16, max_depth=None, n_terms=1024
+        ),
+        doc="tree on whose levels the encoder is fine-tuned, from coarse to fine",
     )
     min_match_clusters: int = param(
-        1, "the encoder begins with the first level of so many nodes; 256 saves it levels that teach it little", low=1
+        1, "fine-tuning starts at the first level with this many nodes; 256 skips levels that teach little", low=1
     )
-    max_match_clusters: int = param(32768, "the encoder learns the levels that have no more nodes than this", low=2)
-    matcher_width: int = param(20, "nodes that the encoder proposes for the next level's negatives", low=1)
-    weighted: bool = param(True, "a node that is right for several of a point's labels counts as often")
+    max_match_clusters: int = param(32768, "fine-tuning ends before levels with more nodes than this", low=2)
+    matcher_topk: int = param(
+        20, "nodes that a level proposes for the negatives of the next; more are harder and take longer", low=1
+    )
+    cost_sensitive: bool = param(True, "weight a node by the number of a sample's labels below it")
     training: TrainingConfig = param(
-        factory=lambda: TrainingConfig(epochs=1, batch_size=64, min_steps=1, dropout=0.1, rate=0.002),
-        doc="training of each level",
+        factory=lambda: TrainingConfig(epochs=1, batch_size=64, min_steps=1, dropout=0.1, learning_rate=0.002),
+        doc="fine-tuning of each level",
     )
-    vector_weight: float = param(1.0, "length of the encoder's vector beside features of length 1", low=0)
-    fixed_tree: bool = param(False, "the ranker uses the tree that the encoder learned, and no second one")
-    checkpoints: str | None = param(None, "folder for checkpoints; a training that was interrupted goes on from there")
+    embedding_weight: float = param(1.0, "norm of the embedding beside TF-IDF features of norm 1", low=0)
+    reuse_tree: bool = param(False, "the ranker uses the matcher tree instead of a second one")
+    checkpoint_dir: str | None = param(
+        None, "directory for checkpoints; an interrupted training resumes from there, to the same bits"
+    )
 
     # ---- training ----
 
-    def _fit(self, inputs: Inputs, labels: Csr, names: LabelVocabulary, **given: Any) -> None:
-        points, threads = self._fit_points(inputs), resolve_threads(self.threads)
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        tree: LabelTree | Mapping[Any, Any] | Sequence[Any] | None = None,
+        relevance: Any = None,
+        negatives: Sequence[Csr | None] | None = None,
+        label_features: Csr | FloatArray | None = None,
+    ) -> Self:
+        """Train the model; the optional arguments are those of `XRLinear.fit`, for the ranker."""
+        data = self._check_training_data(X, y)
+        options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, label_features)
+        self._fit(data, options)
+        return self._finish_fit(data)
+
+    def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
+        options = options or TreeOptions()
+        samples, threads = self._fit_samples(data.inputs), resolve_threads(self.threads)
         self.bag_: Bag | None = None
+        checkpoints = CheckpointDirectory(self.checkpoint_dir)
         if not self._is_frozen:
-            tree = self._matcher_tree(points.features, labels)
-            encoder = self._fine_tune(points, labels, tree, threads)
+            Z = pifa_mixed(samples.features, data.Y, threads=self.threads)
+            tree = build_tree(Z, self.matcher_tree, seed=self.seed, threads=self.threads)
+            encoder = self._fine_tune(samples, data.Y, tree, checkpoints, threads)
             if isinstance(encoder, Bag):
                 self.bag_ = encoder
             else:
                 self.transformer_ = encoder
-            if self.fixed_tree and given["tree"] is None:
-                given = {**given, "tree": tree}
-        self.trees_ = self._fit_trees(self._with_vectors(points, threads), labels, names, given)
-        if self.checkpoints is not None:
-            for place in Path(self.checkpoints).glob("level-*"):
-                remove_checkpoint(place)
+            if self.reuse_tree and options.tree is None:
+                options = replace(options, tree=tree)
+        ranker = self.ranker.clone().set_params(seed=self.seed, threads=self.threads, verbose=self.verbose)
+        self.trees_ = ranker.fit_trees(self._ranker_features(samples, threads), data.Y, data.labels, options)
+        checkpoints.clear()
 
     @property
     def _is_frozen(self) -> bool:
         return bool(getattr(self.encoder, "frozen", False))
 
-    def _matcher_tree(self, X: Mixed, Y: Csr) -> LabelTree:
-        """Return the preliminary tree, from what labels look like in TF-IDF."""
-        Z = pifa_mixed(X, Y, threads=self.threads)
-        return build_tree(Z, self.matcher_tree, seed=self.seed, threads=self.threads)
-
     def _matched_levels(self, tree: LabelTree) -> range:
-        """Which levels of the tree the encoder learns."""
+        """Levels of the tree that the encoder is fine-tuned on."""
         end = max(1, sum(width <= self.max_match_clusters for width in tree.widths))
         return range(min(end - 1, sum(width < self.min_match_clusters for width in tree.widths)), end)
 
-    def _fine_tune(self, points: Points, Y: Csr, tree: LabelTree, threads: int) -> Encoder:
-        """Train the encoder level by level, coarse to fine; each begins with the encoder of the level above."""
-        rows, judged = hold_out(Y, self.training.validation, self.seed)
-        encoder = self.transformer_ or self._start_encoder(points.take(rows), Y[rows], self.seed, threads)
-        counts = tree.project(Y)  # labels of each point below each node of a level (n × nodes)
+    def _fine_tune(
+        self, samples: Samples, Y: Csr, tree: LabelTree, checkpoints: CheckpointDirectory, threads: int
+    ) -> Encoder:
+        """Train the encoder level by level, coarse to fine; each level starts from the encoder of the one above."""
+        split = self._split(samples, Y, self.training.validation_size, self.seed)
+        encoder = self.transformer_ or self._init_encoder(split.train_samples, split.train_Y, self.seed, threads)
+        counts = tree.project(Y)  # labels of each sample below each node of a level (n × nodes)
         levels = self._matched_levels(tree)
-        head: ListHead | None = None
+        head: ShortlistHead | None = None
         for t in levels:
             random = np.random.default_rng([self.seed, t])
-            seen = np.sort(random.permutation(rows)[: self.training.examples])  # all, or as many as are looked at
-            # The first level has few clusters, which show in some of the points as well as in all of them.
-            n_first = max(FIRST_POINTS, 2 * tree.widths[t])
-            known = np.sort(random.permutation(seen)[:n_first]) if head is None else seen
-            vectors = encoder.encode(points.take(known), threads)
+            train_rows = np.sort(random.permutation(split.rows)[: self.training.max_samples])
+            known = train_rows
+            if head is None:  # the few clusters of the first level show in a subset of the samples
+                n_bootstrap = max(MIN_BOOTSTRAP_SAMPLES, 2 * tree.widths[t])
+                known = np.sort(random.permutation(train_rows)[:n_bootstrap])
+            phi = encoder.encode(samples.take(known), threads)
             if head is None:
-                M, children = _everywhere(len(seen)), np.array([0, tree.widths[t]])
+                M, children = _root(len(train_rows)), np.array([0, tree.widths[t]])
+                head = _bootstrap(phi, counts[t][known], _root(len(known)), children, threads)
             else:
-                children = tree.levels[t]
-                found, _ = head.search(vectors, self.matcher_width, threads)
-                M = mining.union(mining.teacher(counts[t - 1][seen]), mining.matcher(found, counts[t - 1].shape[1]))
-            head = _bootstrap(vectors, counts[t][known], M[: len(known)], children, threads)
-            here = np.concatenate([seen, judged])
-            targets = counts[t][here]
-            truth = targets.copy()
-            truth.data[:] = 1.0
-            learner = EncoderWithHead(
+                children, above = tree.levels[t], counts[t - 1]
+                proposed, _ = head.search(phi, self.matcher_topk, threads)
+                M = mining.union(mining.teacher(above[train_rows]), mining.matcher(proposed, above.shape[1]))
+                head = _bootstrap(phi, counts[t][known], M, children, threads)
+            # The samples of this level: first the training rows, then the validation rows.
+            level_rows = np.concatenate([train_rows, split.validation_rows])
+            level_samples, weights = samples.take(level_rows), counts[t][level_rows]
+            positives = pattern(weights)
+            held = np.arange(len(train_rows), len(level_rows))
+            learner = Learner(
                 encoder,
                 head,
-                points.take(here),
-                truth,
-                np.arange(len(seen), len(here)),
+                TreeLevel(M, positives, weights if self.cost_sensitive else positives, children),
+                RankingValidator(level_samples.take(held), positives[held], threads),
+                level_samples,
                 self.training,
                 seed=self.seed + t,
                 threads=threads,
-                targets=LevelTargets(M, targets if self.weighted else truth, children),
             )
-            train(
-                np.arange(len(seen)),
+            self._train(
                 learner,
-                self.training,
+                np.arange(len(train_rows)),
                 title=f"level {t + 1 - levels.start} of {len(levels)}",
                 seed=self.seed + 100 + t,
-                verbose=self.verbose,
-                settings=self._settings(),
-                checkpoint=None if self.checkpoints is None else Path(self.checkpoints) / f"level-{t}",
+                checkpoint=checkpoints.path(f"level {t}"),
             )
         return encoder
 
     # ---- prediction ----
 
-    def _with_vectors(self, points: Points, threads: int) -> Mixed:
-        """Features as the ranker sees them: TF-IDF, then the encoder's vector; dense input has no other features."""
-        X = points.features
+    def _ranker_features(self, samples: Samples, threads: int) -> Mixed:
+        """Features of the ranker: TF-IDF, then the embedding."""
         if self.bag_ is not None:
-            vectors = self.bag_.encode(points, threads)
+            phi = self.bag_.encode(samples, threads)
         elif self._is_frozen:
-            vectors = X.dense
+            phi = samples.features.dense
         else:
             assert self.transformer_ is not None
-            vectors = self.transformer_.encode(points, threads)
-        return joined(X, vectors, self.vector_weight)
+            phi = self.transformer_.encode(samples, threads)
+        return with_embeddings(samples.features, phi, self.embedding_weight)
 
-    def _ranked_features(self, inputs: Inputs) -> Mixed:
-        points = self._make_points(inputs)
-        return self._with_vectors(points, resolve_threads(self.threads, len(points)))
+    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        samples = self._transform_samples(inputs)
+        threads = resolve_threads(self.threads, len(samples))
+        features = self._ranker_features(samples, threads)
+        return TreeEnsemble(self.trees_).search(features, k, self.ranker.beam_size, threads)
+
+    def predict_selected(self, X: Any, selected: Any) -> Csr:
+        """Score the selected labels only; see `XRLinear.predict_selected`."""
+        inputs = self._check_predict_inputs(X)
+        chosen = check_selected(selected, len(inputs), self.n_labels)
+        threads = resolve_threads(self.threads)
+        features = self._ranker_features(self._transform_samples(inputs), threads)
+        return TreeEnsemble(self.trees_).score_selected(features, chosen, threads)
+
+    def export_tree(self, index: int = 0, *, n_representatives: int = 3) -> dict[str, Any]:
+        """Return a label tree of the ranker as nested dicts for JSON; see `XRLinear.export_tree`."""
+        self._check_fitted()
+        return tree_to_dict(self, self.trees_[index], n_representatives)
 
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
         return {
-            **self._save_points(writer),
-            "trees": self._save_trees(writer),
+            **self._save_samples(writer),
+            "trees": TreeEnsemble(self.trees_).save_to(writer),
             "bag": None if self.bag_ is None else self.bag_.save_to(writer, "bag_"),
         }
 
     def _load(self, store: Store, state: Any) -> None:
-        if not isinstance(state, dict):
-            raise ModelFormatError(f"the manifest of {store.path} does not name the model's parts")
-        shape, _ = self._load_points(store, state)
+        state = check_state(store, state)
+        shape = self._load_samples(store, state)
         self.bag_ = None if self.transformer_ is not None else Bag.load_from(store, state.get("bag"), "bag_", shape)
         encoder = self.bag_ or self.transformer_
         assert encoder is not None
-        self._load_trees(store, state, shape[0] + encoder.width)
+        n_features = shape[0] + encoder.dim
+        self.trees_ = TreeEnsemble.load_from(store, state.get("trees"), n_features, self.n_labels).trees
 
 
-def _everywhere(n: int) -> Csr:
-    """Every point below the root (n × 1)."""
+def _root(n: int) -> Csr:
+    """All samples below the root (n × 1)."""
     return csr_from_parts(np.ones(n, np.float32), np.zeros(n, np.int32), np.arange(n + 1), (n, 1))
 
 
-def _bootstrap(vectors: FloatArray, targets: Csr, M: Csr, children: LongArray, threads: int) -> ListHead:
-    """Return a head for a level, trained on the vectors (n, D) as they are before the level."""
-    W = fit_ovr(vectors, targets, M, clusters=children, config=BOOTSTRAP, threads=threads).toarray()
-    return ListHead(np.ascontiguousarray(W[:, :-1]), np.ascontiguousarray(W[:, -1]), squared_hinge)
+def _bootstrap(phi: FloatArray, targets: Csr, M: Csr, children: LongArray, threads: int) -> ShortlistHead:
+    """Return the head of a level, trained by `fit_ovr` on the embeddings (n, D) before the level."""
+    W = fit_ovr(phi, targets, M, clusters=children, config=BOOTSTRAP, threads=threads).toarray()
+    return ShortlistHead(np.ascontiguousarray(W[:, :-1]), np.ascontiguousarray(W[:, -1]), squared_hinge)

@@ -7,11 +7,11 @@ from typing import TypeAlias
 import numpy as np
 
 from ramify import _core
-from ramify._core import TextEncoder
+from ramify._core import AdamOptions, TextEncoder
 from ramify.base.types import ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 
 __all__ = [
-    "Adam",
+    "AdamOptions",
     "Pairs",
     "TextEncoder",
     "adam_dense",
@@ -29,9 +29,6 @@ __all__ = [
     "score_edges",
     "search_graph",
 ]
-
-Adam: TypeAlias = tuple[float, float, float, float, float, int]
-"""Learning rate, beta1, beta2, epsilon, weight decay and the step, counted from 1."""
 
 Pairs: TypeAlias = tuple[IntArray, LongArray, LongArray]
 """Pairs of a batch by table row: rows in use (m,), indptr (m + 1,) and positions in the candidate lists."""
@@ -152,11 +149,11 @@ def adam_edges(
     moments: tuple[FloatArray, FloatArray],
     clusters: IntArray,
     log_beta: float,
-    adam: Adam,
+    options: AdamOptions,
     threads: int,
 ) -> None:
     """One step of Adam for the edges of some clusters, in place; edges as in `score_edges`."""
-    _core.adam_edges(indptr, gradients, edges, moments, clusters, log_beta, _adam_options(adam), threads)
+    _core.adam_edges(indptr, gradients, edges, moments, clusters, log_beta, options, threads)
 
 
 def adam_rows(
@@ -167,18 +164,20 @@ def adam_rows(
     bias: FloatArray | None,
     slots: LongArray,
     moments: tuple[FloatArray, FloatArray],
-    adam: Adam,
+    options: AdamOptions,
     threads: int,
 ) -> None:
     """One step of Adam for the rows of a table that are in use, in place; see cpp/neural/adam.h."""
-    _core.adam_rows(pairs, gradients, embeddings, table, bias, slots, moments, _adam_options(adam), threads)
+    _core.adam_rows(pairs, gradients, embeddings, table, bias, slots, moments, options, threads)
 
 
-def adam_dense(values: FloatArray, gradients: FloatArray, moments: tuple[FloatArray, FloatArray], adam: Adam) -> None:
+def adam_dense(
+    values: FloatArray, gradients: FloatArray, moments: tuple[FloatArray, FloatArray], options: AdamOptions
+) -> None:
     """One step of Adam for an array of any shape, in place."""
     first, second = moments
     flat = first.reshape(-1), second.reshape(-1)
-    _core.adam_dense(values.reshape(-1), gradients.reshape(-1), flat, _adam_options(adam))
+    _core.adam_dense(values.reshape(-1), gradients.reshape(-1), flat, options)
 
 
 def search_graph(
@@ -199,10 +198,3 @@ def search_graph(
             f"{labels[0].shape}"
         )
     return _core.search_graph(graph, clusters, labels, log_alpha, beam_size, shortlist_size, embeddings, k, threads)
-
-
-def _adam_options(adam: Adam) -> _core.AdamOptions:
-    learning_rate, beta1, beta2, epsilon, weight_decay, step = adam
-    return _core.AdamOptions(
-        learning_rate=learning_rate, beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay, step=step
-    )

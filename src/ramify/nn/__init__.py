@@ -1,1 +1,1 @@
-"""What the deep models share: encoders, tables of classifiers, the training loop."""
+"""Neural components: encoders embed samples, heads score labels, samplers choose which labels a sample trains on."""

@@ -1,148 +1,180 @@
-"""An encoder with a head on it, as the training loop takes them."""
+"""Learner: an encoder and a head, trained together on the labels that a sampler chooses."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
-from ramify.base.ranking import Ranking
-from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
-from ramify.metrics.report import evaluate
-from ramify.nn.encoder import Bag
-from ramify.nn.points import Points
-from ramify.nn.tables import Adam, Arrays, arrays_of, named_arrays
-from ramify.nn.trainer import TrainingConfig
-from ramify.nn.transformer import Transformer
+from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
+from ramify.nn.config import TrainingConfig
+from ramify.nn.encoders import Encoder
+from ramify.nn.encoders.samples import Samples
+from ramify.nn.optim import Adam, Arrays, add_prefix, select_prefix
+from ramify.nn.validation import ValidationScore
 
-Encoder = Bag | Transformer
+NORM_DECAY, NORM_GAIN = 0.98, 0.02
+"""Running mean of gradient norms: weight of the previous mean, and of the new norm."""
 
 
 class Head(Protocol):
-    """What stands on the vectors of points: it scores labels."""
+    """Scores labels from embeddings; see `nn.heads`."""
 
-    def step(self, vectors: FloatArray, Y: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
-        """Learn from a batch: loss and gradients (n, D) of its vectors (n, D)."""
-
-    def search(self, vectors: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
-        """Ids and log scores (n, k) of the best labels."""
+    def step(self, phi: FloatArray, targets: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
+        """Update from a batch of embeddings (n, D); return the loss and the gradients (n, D)."""
 
     def arrays(self) -> Arrays:
-        """What is trained."""
+        """Return the trained arrays."""
 
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
-        """Take over the values of all arrays."""
+        """Copy the values of all arrays."""
 
-    def moments(self) -> Arrays:
-        """What the optimiser remembers."""
+    def optimizer_state(self) -> Arrays:
+        """Return the optimizer state."""
 
-    def set_moments(self, moments: Mapping[str, AnyArray]) -> None:
-        """Go on from what `moments` gave."""
+    def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
+        """Restore what `optimizer_state` returned."""
 
 
-class EncoderWithHead:
-    """Trains an encoder and a head together on points with labels Y (n × L); `judged` are the rows to judge by.
+class Sampler(Protocol):
+    """Chooses which labels a sample trains on; see `nn.sampling`."""
 
-    `targets` gives what the head learns from, for the rows of a batch; None: their labels.
+    Y: Csr
+    """(n × L) labels of all samples."""
+
+    def begin_epoch(self, epoch: int, encoder: Encoder) -> None:
+        """Prepare the targets of an epoch, counted from 0."""
+
+    def targets(self, rows: LongArray) -> Csr:
+        """Targets (len(rows) × L) of a batch."""
+
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return what a checkpoint must hold: arrays, and values for JSON."""
+
+    def set_state(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+
+
+class Validator(Protocol):
+    """Evaluates the learner on the validation set; see `nn.validation`."""
+
+    def validate(self, encoder: Encoder, head: Any, epoch: int) -> ValidationScore | None:
+        """Return the metrics after an epoch; None without validation samples."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold, as values for JSON."""
+
+    def set_state(self, values: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+
+
+class Learner:
+    """What the training loop trains.
+
+    Parameters
+    ----------
+    encoder : embeds samples
+    head : scores labels from embeddings
+    sampler : chooses the labels that each sample trains on
+    validator : evaluates encoder and head on the validation set
+    samples : all samples, in the order of the sampler's labels
     """
 
     def __init__(
         self,
         encoder: Encoder,
         head: Head,
-        points: Points,
-        Y: Csr,
-        judged: LongArray,
+        sampler: Sampler,
+        validator: Validator,
+        samples: Samples,
         config: TrainingConfig,
         *,
         seed: int,
         threads: int,
-        targets: Callable[[LongArray], Csr] | None = None,
     ) -> None:
-        self.encoder, self.head, self.points, self.Y, self.config, self.threads = (
-            encoder,
-            head,
-            points,
-            Y,
-            config,
-            threads,
-        )
-        self._targets = targets or (lambda rows: Y[rows])
-        self._held, self._truth = points.take(judged), Y[judged]
-        encoder.begin(seed)
+        self.encoder, self.head, self.sampler, self.validator = encoder, head, sampler, validator
+        self.samples, self.config, self.threads = samples, config, threads
+        encoder.begin_training(seed)
         self._random = np.random.default_rng(seed)
-        self._usual = 0.0  # length of the encoder's gradient, a running mean
+        self._mean_norm = 0.0  # running mean of the norm of the encoder's gradients
 
-    @property
-    def passes(self) -> int:
-        """Passes over the points that suit the encoder."""
-        return 5 if isinstance(self.encoder, Bag) and self.encoder.words is None else 8
+    def begin_epoch(self, epoch: int) -> None:
+        """Prepare an epoch, counted from 0."""
+        self.sampler.begin_epoch(epoch, self.encoder)
 
-    def begin_pass(self, number: int) -> None:
-        """Nothing changes between passes."""
-
-    def step(self, rows: LongArray, number: int, factor: float) -> float:
-        """Learn from a batch with learning rates times `factor`; return the loss."""
-        config = self.config
+    def step(self, rows: LongArray, step: int, factor: float) -> float:
+        """Update encoder and head from a batch, with learning rates times `factor`; return the loss."""
+        config, threads = self.config, self.threads
         keep = 1.0 - config.dropout
-        vectors, tape = self.encoder.forward(self.points.take(rows), self.threads)
-        mask = np.where(self._random.random(vectors.shape, np.float32) < keep, np.float32(1 / keep), np.float32(0))
-        adam = Adam(factor * config.rate, number, weight_decay=config.weight_decay)
-        loss, d_vectors = self.head.step(vectors * mask, self._targets(rows), adam, self.threads)
-        adam = Adam(factor * self.encoder.rate(config.encoder_rate), number, weight_decay=config.weight_decay)
-        self.encoder.backward(tape, self._clipped(d_vectors * mask), adam, self.threads)
+        phi, tape = self.encoder.forward(self.samples.take(rows), threads)
+        mask = np.where(self._random.random(phi.shape, np.float32) < keep, np.float32(1 / keep), np.float32(0))
+        adam = Adam(factor * config.learning_rate, step, weight_decay=config.weight_decay)
+        loss, d_phi = self.head.step(phi * mask, self.sampler.targets(rows), adam, threads)
+        encoder_lr = self.encoder.learning_rate(config.encoder_learning_rate)
+        adam = Adam(factor * encoder_lr, step, weight_decay=config.weight_decay)
+        self.encoder.backward(tape, self._clipped(d_phi * mask), adam, threads)  # type: ignore[arg-type]
         return loss
 
     def _clipped(self, gradients: FloatArray) -> FloatArray:
-        """Gradients of at most `clip` times the usual length: losses are means, a length alone says nothing."""
-        length = float(np.sqrt(np.square(gradients, dtype=np.float64).sum()))
-        longest = np.inf if self.config.clip is None or self._usual == 0 else self.config.clip * self._usual
-        kept = min(length, longest)
-        self._usual = kept if self._usual == 0 else 0.98 * self._usual + 0.02 * kept
-        return gradients if kept == length else gradients * np.float32(kept / length)
+        """Clip gradients to a multiple of their running mean norm: losses are means, so no absolute norm is right."""
+        norm = float(np.sqrt(np.square(gradients, dtype=np.float64).sum()))
+        clip = self.config.gradient_clip
+        limit = np.inf if clip is None or self._mean_norm == 0 else clip * self._mean_norm
+        clipped = min(norm, limit)
+        if self._mean_norm == 0:
+            self._mean_norm = clipped
+        else:
+            self._mean_norm = NORM_DECAY * self._mean_norm + NORM_GAIN * clipped
+        return gradients if clipped == norm else gradients * np.float32(clipped / norm)
 
-    def judge(self) -> tuple[float, float] | None:
-        """NDCG@5 and P@1 on the held-out rows."""
-        if len(self._held) == 0:
-            return None
-        k = min(5, self.Y.shape[1])
-        ids, scores = self.head.search(self.encoder.encode(self._held, self.threads), k, self.threads)
-        found = evaluate(Ranking(ids, scores, self.Y.shape[1]), self._truth, ks=[1, k])
-        return float(found[f"nDCG@{k}"]), float(found["P@1"])
+    def validate(self, epoch: int) -> ValidationScore | None:
+        """Return the validation metrics after an epoch; None without validation samples."""
+        return self.validator.validate(self.encoder, self.head, epoch)
+
+    # ---- state ----
 
     def arrays(self) -> Arrays:
-        """What is trained."""
-        return {**named_arrays("encoder", self.encoder.arrays()), **named_arrays("head", self.head.arrays())}
+        """Return the trained arrays of encoder and head."""
+        return {**add_prefix("encoder", self.encoder.arrays()), **add_prefix("head", self.head.arrays())}
 
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
-        """Take over the values of all arrays."""
-        self.encoder.set_arrays(arrays_of("encoder", arrays))
-        self.head.set_arrays(arrays_of("head", arrays))
+        """Copy the values of all arrays."""
+        self.encoder.set_arrays(select_prefix("encoder", arrays))
+        self.head.set_arrays(select_prefix("head", arrays))
 
-    def memory(self) -> tuple[Arrays, dict[str, Any]]:
-        """Moments and random numbers."""
-        arrays = {**named_arrays("encoder", self.encoder.moments()), **named_arrays("head", self.head.moments())}
-        return arrays, {"random": self._random.bit_generator.state, "usual": self._usual}
+    def state(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return what else the next step depends on: arrays, and values for JSON."""
+        sampler, sampler_values = self.sampler.state()
+        arrays = {
+            **add_prefix("encoder", self.encoder.optimizer_state()),
+            **add_prefix("head", self.head.optimizer_state()),
+            **add_prefix("sampler", sampler),
+        }
+        values = {
+            "random": self._random.bit_generator.state,
+            "mean_norm": self._mean_norm,
+            "sampler": sampler_values,
+            "validator": self.validator.state(),
+        }
+        return arrays, values
 
-    def set_memory(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
-        """Go on from what `memory` gave."""
-        self.encoder.set_moments(arrays_of("encoder", arrays))
-        self.head.set_moments(arrays_of("head", arrays))
+    def set_state(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self.encoder.set_optimizer_state(select_prefix("encoder", arrays))
+        self.head.set_optimizer_state(select_prefix("head", arrays))
+        self.sampler.set_state(select_prefix("sampler", arrays), values["sampler"])
+        self.validator.set_state(values["validator"])
         self._random.bit_generator.state = values["random"]
-        self._usual = float(values["usual"])
+        self._mean_norm = float(values["mean_norm"])
 
     def data_digest(self) -> str:
-        """Digest of features, tokens and labels."""
-        X, tokens = self.points.features, self.points.tokens
-        arrays = [self.Y.indptr, self.Y.indices, X.sparse.indptr, X.sparse.indices, X.sparse.data, X.dense]
+        """Hash the features, tokens and labels: a checkpoint is valid for the same data only."""
+        X, tokens, Y = self.samples.features, self.samples.tokens, self.sampler.Y
+        arrays = [Y.indptr, Y.indices, X.sparse.indptr, X.sparse.indices, X.sparse.data, X.dense]
         digest = hashlib.blake2b(digest_size=16)
-        for array in arrays if tokens is None else [*arrays, tokens.ids]:
+        for array in arrays if tokens is None else [*arrays, tokens.indptr, tokens.ids]:
             digest.update(str(array.shape).encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
-
-    def is_averaged(self, name: str) -> bool:
-        """Edges are not: the mean of several graphs is none of them."""
-        return not name.startswith("head.edges.")

@@ -1,1 +1,1 @@
-"""Rankers: what scores the labels that an index proposes."""
+"""Rankers: training and evaluation of classifiers over the candidates of an index, and their scores."""

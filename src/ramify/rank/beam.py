@@ -1,4 +1,9 @@
-"""Beam search over a tree of packed linear classifiers."""
+"""Beam search in a label tree with a linear classifier at each node (PECOS: Yu et al. 2022).
+
+From the root down, each level scores the children of the nodes in the beam and keeps the best `beam_size` of them:
+
+    log score(x, node) = transform(w_node · x, log score(x, parent))
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from ramify import native
 from ramify.base.errors import DataError, ModelFormatError
@@ -15,26 +21,33 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, ByteArray, Csr, FloatArray, IntArray, LongArray
 from ramify.index.tree import LabelTree
 from ramify.io.store import Store, StoreWriter
-from ramify.rank.scores import Transform
+from ramify.rank.score_transforms import ScoreTransform
 
-_ARRAYS = ("heads", "table", "codebook", "bias", "dense")
+ARRAYS: dict[str, tuple[DTypeLike, int]] = {
+    "block_starts": (np.uint32, 1),
+    "blocks": (np.uint8, 1),
+    "codebook": (np.float32, 1),
+    "bias": (np.float32, 1),
+    "dense": (np.float32, 2),
+}
+"""Type and number of dimensions of the arrays of a saved level."""
 
 
 @dataclass(frozen=True, eq=False)
 class PackedLevel:
-    """The weights of one level, packed for search (cpp/packed.h); sparse ones are rounded to 256 values.
+    """Weights of the nodes of one level, packed for search; weights of sparse features are quantized to 256 values.
 
     Attributes
     ----------
-    heads : (s + 1,) where the block of each sparse feature begins
-    table : blocks of all features
-    codebook : (256,) the values that weights take
-    bias : (n_nodes,) what the constant feature adds
-    dense : (n_nodes, e) weights of dense features
+    block_starts : (s + 1,) start of the block of each sparse feature, in units of 4 bytes
+    blocks : the blocks: nodes and weights of each feature
+    codebook : (256,) values of the quantized weights
+    bias : (n_nodes,) constant term of each node's margin
+    dense : (n_nodes, e) weights of the dense features
     """
 
-    heads: AnyArray
-    table: ByteArray
+    block_starts: AnyArray
+    blocks: ByteArray
     codebook: FloatArray
     bias: FloatArray
     dense: FloatArray
@@ -49,48 +62,59 @@ class PackedLevel:
         threads: int | None = None,
         extra: FloatArray | None = None,
     ) -> PackedLevel:
-        """Pack weights (nodes × (d + 1)) as `fit_ovr` returns them; d - n_sparse features are dense.
+        """Pack weights W (n_nodes × (d + 1)) from `fit_ovr`.
 
-        `extra` (nodes,) is added to their scores.
+        Parameters
+        ----------
+        children : (n_parents + 1,) children pointers of the level
+        n_sparse : number of sparse features; the other d - n_sparse are dense
+        bias : value of the constant feature
+        extra : (n_nodes,) added to the margins
         """
         d = W.shape[1] - 1
-        heads, table, codebook = native.linear.pack_weights(W, n_sparse, children, resolve_threads(threads))
+        block_starts, blocks, codebook = native.linear.pack_weights(W, n_sparse, children, resolve_threads(threads))
         constant = bias * W[:, d].toarray().ravel()
         if extra is not None:
             constant += extra
         dense = W[:, n_sparse:d].toarray() if d > n_sparse else np.empty((W.shape[0], 0))
-        return cls(heads, table, codebook, constant.astype(np.float32), np.ascontiguousarray(dense, np.float32))
+        return cls(block_starts, blocks, codebook, constant.astype(np.float32), np.ascontiguousarray(dense, np.float32))
 
 
 class LinearTree:
-    """A label tree with a linear classifier at each node, ready to search."""
+    """A label tree with a linear classifier at each node.
+
+    With weights for the first levels only, as during training, it searches nodes instead of labels.
+    """
 
     def __init__(
-        self, tree: LabelTree, levels: Sequence[PackedLevel], transforms: Sequence[Transform], n_sparse: int
+        self, tree: LabelTree, levels: Sequence[PackedLevel], transforms: Sequence[ScoreTransform], n_sparse: int
     ) -> None:
         if not len(levels) == len(transforms) <= tree.depth:
-            raise DataError(f"{len(levels)} levels of weights and {len(transforms)} transforms for {tree.depth} levels")
+            raise DataError(
+                f"a tree of {tree.depth} levels cannot have weights for {len(levels)} and score transforms for "
+                f"{len(transforms)} of them"
+            )
         self.tree = tree
         self.levels = list(levels)
         self.transforms = list(transforms)
         self.n_sparse = n_sparse
-        whole = len(levels) == tree.depth  # a part of a tree, while it is trained, ranks nodes
-        self._native = native.linear.BeamTree(n_sparse, tree.labels if whole else None, tree.n_labels, tree.repeats)
-        for borders, level, transform in zip(tree.levels, levels, transforms, strict=False):
+        complete = len(levels) == tree.depth
+        self._native = native.linear.BeamTree(n_sparse, tree.labels if complete else None, tree.n_labels, tree.repeats)
+        for children, level, transform in zip(tree.levels, levels, transforms, strict=False):
             self._native.add_level(
-                borders,
-                level.heads,
-                level.table,
+                children,
+                level.block_starts,
+                level.blocks,
                 level.codebook,
                 level.bias,
                 level.dense,
                 transform.kind,
                 transform.power,
             )
-        self._places: tuple[LongArray, IntArray] | None = None
+        self._leaves_of_labels: tuple[LongArray, IntArray] | None = None
 
     def search(self, X: Any, k: int, beam_size: int, threads: int = 1) -> tuple[IntArray, FloatArray]:
-        """Ids and log scores (n, k) of the best labels of each row, or, of a part of a tree, of the best nodes."""
+        """Ids and log scores (n, k) of the best labels of each row, or of the best nodes if levels are missing."""
         mixed = self._check(X)
         csr = mixed.sparse
         return self._native.search(
@@ -98,12 +122,15 @@ class LinearTree:
         )
 
     def score_selected(self, X: Any, selected: Csr, threads: int = 1) -> Csr:
-        """Log scores of the given labels (n × L, by pattern) only; no beam, every one is scored."""
+        """Log scores of the labels that `selected` (n × L) has entries for, computed without a beam."""
         mixed = self._check(X)
         if selected.shape != (len(mixed), self.tree.n_labels):
-            raise DataError(f"selected is {selected.shape}, needed is {len(mixed)} × {self.tree.n_labels}")
-        if self._places is None:
-            self._places = self.tree.places()
+            raise DataError(
+                f"selected must be {len(mixed)} rows × {self.tree.n_labels} labels; it is "
+                f"{selected.shape[0]} × {selected.shape[1]}"
+            )
+        if self._leaves_of_labels is None:
+            self._leaves_of_labels = self.tree.leaves_of_labels()
         csr = mixed.sparse
         scores = self._native.score_selected(
             csr.indptr,
@@ -112,7 +139,7 @@ class LinearTree:
             mixed.dense,
             selected.indptr.astype(np.int64),
             selected.indices.astype(np.int32),
-            *self._places,
+            *self._leaves_of_labels,
             threads,
         )
         result = selected.astype(np.float32)
@@ -125,12 +152,12 @@ class LinearTree:
             raise DataError(f"X has {mixed.sparse.shape[1]} sparse features; the tree was trained on {self.n_sparse}")
         return mixed
 
-    # ---- files ----
+    # ---- saving ----
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
-        """Write tree and weights into a model's directory."""
+        """Write tree and weights to a model directory; return their description for the manifest."""
         for t, level in enumerate(self.levels):
-            for name in _ARRAYS:
+            for name in ARRAYS:
                 writer.array(f"{prefix}{name}{t}", getattr(level, name))
         return {
             "tree": self.tree.save_to(writer, prefix),
@@ -140,28 +167,22 @@ class LinearTree:
 
     @classmethod
     def load_from(cls, store: Store, info: Any, prefix: str, n_labels: int) -> LinearTree:
-        """Open what `save_to` wrote. The weights are looked at only when a query needs them."""
+        """Open a tree that `save_to` wrote, memory-mapped: weights are read when a query needs them."""
         if not isinstance(info, dict) or not isinstance(info.get("n_sparse"), int):
-            raise ModelFormatError(f"the manifest of {store.path} does not describe the tree's weights")
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the weights of the tree")
         tree = LabelTree.load_from(store, info.get("tree"), prefix, n_labels)
         names = info.get("transforms")
         if not isinstance(names, list) or len(names) != tree.depth or not all(isinstance(name, str) for name in names):
-            raise ModelFormatError(f"the manifest of {store.path} does not fit the depth of the tree")
-        dtypes = {
-            "heads": np.uint32,
-            "table": np.uint8,
-            "codebook": np.float32,
-            "bias": np.float32,
-            "dense": np.float32,
-        }
-        levels = []
-        for t in range(tree.depth):
-            arrays = {
-                name: store.array(f"{prefix}{name}{t}", dtypes[name], ndim=2 if name == "dense" else 1)
-                for name in _ARRAYS
-            }
-            levels.append(PackedLevel(**arrays))
+            raise ModelFormatError(
+                f"the manifest of {store.path} must name {tree.depth} score transforms; got {names!r}"
+            )
+        levels = [
+            PackedLevel(
+                **{name: store.array(f"{prefix}{name}{t}", dtype, ndim=ndim) for name, (dtype, ndim) in ARRAYS.items()}
+            )
+            for t in range(tree.depth)
+        ]
         try:
-            return cls(tree, levels, [Transform.parse(name) for name in names], info["n_sparse"])
+            return cls(tree, levels, [ScoreTransform.parse(name) for name in names], info["n_sparse"])
         except ValueError as error:
             raise ModelFormatError(f"{store.path}: {error}") from error

@@ -1,4 +1,8 @@
-"""Score calibration: what share of pairs with such scores is right, by a shallow decision tree or by place in a row."""
+"""Calibration: from scores of (sample, label) pairs to the probability that the label is correct.
+
+`TreeCalibrator` is a shallow decision tree over any features of a pair; `RowCalibrator` is logistic in the scores of a
+ranking and keeps its order.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +17,20 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, DoubleArray, FloatArray, IntArray
 from ramify.io.store import Store, StoreWriter
 
-INSIDE = np.float32(1e-6), np.float32(1 - 1e-6)
-"""Scores beyond these say no more."""
+MIN_SCORE, MAX_SCORE = np.float32(1e-6), np.float32(1 - 1e-6)
+"""Bounds on scores, so that their logits are finite."""
 
 
 @dataclass(frozen=True, eq=False)
-class Calibrator:
-    """A decision tree as arrays, one entry a node; leaves are their own children.
+class TreeCalibrator:
+    """A decision tree as arrays with one entry per node; the children of a leaf are the leaf itself.
 
     Attributes
     ----------
-    feature, threshold : which feature is compared, and with what; up to it goes left
-    left, right : children
-    value : share of right pairs at the node
+    feature, threshold : a pair goes left if this feature is at most the threshold
+    left, right : child nodes
+    value : fraction of correct pairs at the node
+    depth : steps from the root to the deepest leaf
     """
 
     feature: IntArray
@@ -36,25 +41,25 @@ class Calibrator:
     depth: int
 
     def __call__(self, features: AnyArray) -> FloatArray:
-        """Shares (n,) for features (n, f)."""
-        at = np.zeros(len(features), np.int32)
+        """Probabilities (n,) of pairs with features (n, f)."""
+        node = np.zeros(len(features), np.int32)
         rows = np.arange(len(features))
         for _ in range(self.depth):
-            goes_left = features[rows, self.feature[at]] <= self.threshold[at]
-            at = np.where(goes_left, self.left[at], self.right[at])
-        return self.value[at]
+            goes_left = features[rows, self.feature[node]] <= self.threshold[node]
+            node = np.where(goes_left, self.left[node], self.right[node])
+        return self.value[node]
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
-        """Write the tree into a model's directory."""
+        """Write the tree to a model directory; return its description for the manifest."""
         for name in ("feature", "threshold", "left", "right", "value"):
             writer.array(f"{prefix}{name}", getattr(self, name))
         return {"depth": self.depth}
 
     @classmethod
-    def load_from(cls, store: Store, info: Any, prefix: str, n_features: int) -> Calibrator:
-        """Open what `save_to` wrote."""
+    def load_from(cls, store: Store, info: Any, prefix: str, n_features: int) -> TreeCalibrator:
+        """Open a tree that `save_to` wrote, for `n_features` features."""
         if not isinstance(info, dict) or not isinstance(info.get("depth"), int) or not 0 <= info["depth"] <= 64:
-            raise ModelFormatError(f"the manifest of {store.path} does not describe the calibration")
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the calibrator")
         value = store.array(f"{prefix}value", np.float32, ndim=1)
         n = len(value)
         return cls(
@@ -67,67 +72,71 @@ class Calibrator:
         )
 
 
-def fit_calibrator(features: AnyArray, right: AnyArray, *, depth: int = 5, seed: int = 0) -> Calibrator:
-    """Learn which share of pairs is right from features (n, f) and whether each pair was (n,)."""
+def fit_tree_calibrator(features: AnyArray, correct: AnyArray, *, depth: int = 5, seed: int = 0) -> TreeCalibrator:
+    """Fit a `TreeCalibrator` to features (n, f) of pairs and whether each is correct (n,)."""
     from sklearn.tree import DecisionTreeClassifier
 
     model = DecisionTreeClassifier(max_depth=depth, min_samples_leaf=20, random_state=seed)
-    tree = model.fit(features, right.astype(bool)).tree_
+    tree = model.fit(features, correct.astype(bool)).tree_
     is_leaf = tree.children_left < 0
-    own = np.arange(tree.node_count)
-    shares = tree.value[:, 0, :] / tree.value[:, 0, :].sum(axis=1, keepdims=True)
-    share = shares[:, list(model.classes_).index(True)] if True in model.classes_ else np.zeros(tree.node_count)
-    return Calibrator(
+    self_index = np.arange(tree.node_count)
+    fractions = tree.value[:, 0, :] / tree.value[:, 0, :].sum(axis=1, keepdims=True)
+    value = fractions[:, list(model.classes_).index(True)] if True in model.classes_ else np.zeros(tree.node_count)
+    return TreeCalibrator(
         np.where(is_leaf, 0, tree.feature).astype(np.int32),
         np.where(is_leaf, 0.0, tree.threshold),
-        np.where(is_leaf, own, tree.children_left).astype(np.int32),
-        np.where(is_leaf, own, tree.children_right).astype(np.int32),
-        share.astype(np.float32),
+        np.where(is_leaf, self_index, tree.children_left).astype(np.int32),
+        np.where(is_leaf, self_index, tree.children_right).astype(np.int32),
+        value.astype(np.float32),
         int(tree.max_depth),
     )
 
 
 class RowCalibrator(NamedTuple):
-    """Chances of labels from their scores, a row's best one and how far behind it they are; the order in a row stays.
+    """Probability of a label from its score s and the best score s₁ of its row; it keeps the order within a row.
 
-    σ(offset + own · logit(score) + best · logit(largest) - behind · (1 - score / largest)), slopes from 0 up.
+    p = σ(bias + score_slope · logit(s) + best_slope · logit(s₁) - gap_slope · (1 - s / s₁)), with slopes ≥ 0
     """
 
-    offset: float
-    own: float
-    best: float
-    behind: float
+    bias: float
+    score_slope: float
+    best_slope: float
+    gap_slope: float
 
     def __call__(self, scores: FloatArray) -> FloatArray:
-        """Chances (n, k) of scores (n, k) from 0 to 1, best first; -inf, where a row has ended, stays."""
-        own, best, ahead = _row_features(scores)
-        chances = expit(self.offset + self.own * own + self.best * best + self.behind * ahead)
-        return np.where(scores > -np.inf, chances, scores).astype(np.float32, copy=False)
+        """Probabilities (n, k) of scores (n, k) in [0, 1], best first; padding of -inf is kept."""
+        score, best, gap = _row_features(scores)
+        logits = self.bias + self.score_slope * score + self.best_slope * best + self.gap_slope * gap
+        return np.where(scores > -np.inf, expit(logits), scores).astype(np.float32, copy=False)
 
 
 def _row_features(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Logits (n, k) of scores and (n, 1) of each row's best, and minus how far (n, k) the ones are behind the other."""
-    inside: FloatArray = np.minimum(np.maximum(scores, INSIDE[0]), INSIDE[1])
-    own: FloatArray = logit(inside)
-    return own, own[:, :1], inside / inside[:, :1] - np.float32(1)
+    """Features logit(s) (n, k), logit(s₁) (n, 1) and s / s₁ - 1 (n, k) of scores (n, k), best first."""
+    clipped: FloatArray = np.minimum(np.maximum(scores, MIN_SCORE), MAX_SCORE)
+    logits: FloatArray = logit(clipped)
+    return logits, logits[:, :1], clipped / clipped[:, :1] - np.float32(1)
 
 
-def fit_row_calibrator(scores: FloatArray, right: AnyArray) -> RowCalibrator | None:
-    """Learn from scores (n, k) of ranked labels and whether each is right (n, k); None if all are, or none is."""
-    there = scores > -np.inf
-    known = right[there].astype(np.float64)
-    if known.sum() in (0, len(known)):
+def fit_row_calibrator(scores: FloatArray, correct: AnyArray) -> RowCalibrator | None:
+    """Fit a `RowCalibrator` to scores (n, k), best first, and whether each label is correct (n, k).
+
+    Minimizes the cross-entropy. Returns None if all labels are correct, or none is.
+    """
+    valid = scores > -np.inf
+    targets = correct[valid].astype(np.float64)
+    if targets.sum() in (0, len(targets)):
         return None
-    parts = [np.broadcast_to(part, scores.shape)[there] for part in _row_features(scores)]
-    features = np.stack(parts, axis=1).astype(np.float64)
-    spread = np.maximum(features.std(axis=0), 1e-12)
-    features /= spread
+    columns = [np.broadcast_to(part, scores.shape)[valid] for part in _row_features(scores)]
+    features = np.stack(columns, axis=1).astype(np.float64)
+    scale = np.maximum(features.std(axis=0), 1e-12)
+    features /= scale
 
-    def loss(numbers: DoubleArray) -> tuple[float, DoubleArray]:
-        logits = numbers[0] + features @ numbers[1:]
-        away = (expit(logits) - known) / len(known)
-        return float(np.mean(np.logaddexp(0, logits) - known * logits)), np.append(away.sum(), away @ features)
+    def loss(parameters: DoubleArray) -> tuple[float, DoubleArray]:
+        logits = parameters[0] + features @ parameters[1:]
+        d_logits = (expit(logits) - targets) / len(targets)
+        cross_entropy = float(np.mean(np.logaddexp(0, logits) - targets * logits))
+        return cross_entropy, np.append(d_logits.sum(), d_logits @ features)
 
-    start, bounds = [logit(known.mean()), 0.0, 0.0, 0.0], [(None, None), *[(0, None)] * 3]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    return RowCalibrator(float(found.x[0]), *(float(slope) for slope in found.x[1:] / spread))
+    init, bounds = [logit(targets.mean()), 0.0, 0.0, 0.0], [(None, None), *[(0, None)] * 3]
+    solution = minimize(loss, init, jac=True, method="L-BFGS-B", bounds=bounds).x
+    return RowCalibrator(float(solution[0]), *(float(slope) for slope in solution[1:] / scale))

@@ -1,10 +1,17 @@
-"""The one trainer of linear rankers: one-vs-rest classifiers of labels that lie in clusters."""
+"""Training of one-vs-rest linear classifiers for labels that are grouped in clusters (PECOS: Yu et al. 2022).
+
+For each label l, with training set T_l = positives of l ∪ samples that M selects for the cluster of l:
+
+    min_w  ½‖w‖² + Σ_{i ∈ T_l} cost_il · loss(y_il · w·x_i),      y_il = ±1
+
+where x_i includes the constant feature `bias`, so that the bias is regularized like the other weights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -12,38 +19,53 @@ from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr
+from ramify.base.sparse import as_csr, same_pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearConfig(Config):
-    """How linear classifiers are trained: ½|w|² + Σ C·cost·loss, the bias regularised with the rest."""
+    """Parameters of one-vs-rest linear classifiers."""
 
-    loss: Literal["squared_hinge", "hinge", "logistic"] = param("squared_hinge", "what a wrong or narrow score costs")
-    C: float = param(1.0, "weight of the losses; larger fits the training data more closely", above=0)
-    positive_weight: float = param(1.0, "factor on the losses of positives", above=0)
-    rare_weight: float = param(1.0, "further factor on the losses of positives of labels with few points", above=0)
-    rare_points: float = param(100.0, "points of a label at which half of that extra is left", above=0)
-    negative_weight: float = param(1.0, "factor on the losses of negatives", above=0)
+    loss: Literal["squared_hinge", "hinge", "logistic"] = param(
+        "squared_hinge", "loss of a margin; 'logistic' also separates labels beyond a margin of 1"
+    )
+    C: float = param(1.0, "inverse regularization strength; raising it fits the training data more closely", above=0)
+    positive_weight: float = param(1.0, "factor on the loss of positives; raising it favors recall", above=0)
+    tail_weight: float = param(
+        1.0,
+        "further factor on the loss of positives of tail labels; a label with n samples gets "
+        "1 + (tail_weight - 1) / (1 + n / tail_count); raising it favors tail labels",
+        above=0,
+    )
+    tail_count: float = param(
+        100.0, "samples of a label at which tail weighting has half its effect; raising it affects more labels", above=0
+    )
+    negative_weight: float = param(1.0, "factor on the loss of negatives; raising it favors precision", above=0)
     bias: float = param(1.0, "value of the constant feature; 0: no bias", low=0)
     threshold: float = param(
-        0.1, "weights of sparse features below this are dropped; bias and dense weights stay", low=0
+        0.1,
+        "weights of sparse features below this magnitude are dropped; raising it shrinks and speeds up the model",
+        low=0,
     )
-    max_nonzeros_per_label: int | None = param(None, "keep only the largest weights of a label, bias apart", low=1)
-    tolerance: float = param(0.2, "how far from the best solution training may end", above=0)
-    max_passes: int = param(100, "passes over the points at most", low=1)
+    max_nonzeros_per_label: int | None = param(
+        None, "weights kept per label, those of the largest magnitude, besides the bias; None: all", low=1
+    )
+    tolerance: float = param(
+        0.2, "training stops at this violation of the optimality conditions; raising it is faster, less exact", above=0
+    )
+    max_epochs: int = param(100, "epochs over the training set of a label at most", low=1)
 
-    def positive_costs(self, n_points: AnyArray) -> FloatArray:
-        """C of the positives of labels (L,) with so many points each."""
-        extra = (self.rare_weight - 1.0) / (1.0 + n_points / self.rare_points)
+    def positive_costs(self, n_samples: AnyArray) -> FloatArray:
+        """Cost (L,) of a positive of each label, given the number of samples (L,) of the labels."""
+        extra = (self.tail_weight - 1.0) / (1.0 + n_samples / self.tail_count)
         return (self.C * self.positive_weight * (1.0 + extra)).astype(np.float32)
 
 
 def ranking_config(*, threshold: float = 0.1) -> LinearConfig:
-    """Return how classifiers that rank labels are trained: the logistic loss also orders what is clearly wrong."""
-    return LinearConfig(loss="logistic", C=7.0, rare_weight=20.0, rare_points=10.0, tolerance=1.0, threshold=threshold)
+    """Parameters of classifiers that rank: the logistic loss also orders labels that are clearly irrelevant."""
+    return LinearConfig(loss="logistic", C=7.0, tail_weight=20.0, tail_count=10.0, tolerance=1.0, threshold=threshold)
 
 
 def fit_ovr(
@@ -58,18 +80,18 @@ def fit_ovr(
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Csr:
-    """Train a linear classifier for each label against its cluster's negatives.
+    """Train a linear classifier for each label against the negatives of its cluster.
 
     Parameters
     ----------
     X : features (n × d): CSR, ndarray or `Mixed`
     Y : positives (n × L)
-    M : points that give each cluster its negatives (n × clusters); None: all points. A label's positives are always
-        part of its training set
-    clusters : borders (clusters + 1,): cluster c has the labels from clusters[c] up to clusters[c + 1]; None: all
-        labels are one cluster. A label that belongs to several clusters is a column of Y in each
-    relevance : costs of the positives, with the pattern of Y; None: 1 each
-    progress : called with the number of labels that are done
+    M : samples from which each cluster takes its negatives (n × clusters); None: all samples. The positives of a label
+        are always part of its training set
+    clusters : (clusters + 1,) children pointers: cluster c has the labels from clusters[c] to clusters[c + 1]; None:
+        one cluster. A label that belongs to several clusters is a column of Y in each
+    relevance : factor on the cost of each positive, with the sparsity pattern of Y; None: 1
+    progress : called with the number of labels trained so far
 
     Returns
     -------
@@ -77,33 +99,29 @@ def fit_ovr(
     """
     config = config or LinearConfig()
     mixed = Mixed.of(X)
-    n = mixed.shape[0]
+    n = len(mixed)
     n_labels = Y.shape[1]
-    borders = np.array([0, n_labels], np.int64) if clusters is None else np.ascontiguousarray(clusters, np.int64)
+    indptr = np.array([0, n_labels], np.int64) if clusters is None else np.ascontiguousarray(clusters, np.int64)
     if Y.shape[0] != n:
         raise DataError(f"X has {n} rows, Y has {Y.shape[0]}")
-    if borders[0] != 0 or borders[-1] != n_labels or np.any(np.diff(borders) < 0):
-        raise DataError(f"clusters must be ascending borders from 0 to {n_labels}")
-    if M is not None and M.shape != (n, len(borders) - 1):
-        raise DataError(f"M is {M.shape[0]} × {M.shape[1]}, needed is {n} points × {len(borders) - 1} clusters")
+    if indptr[0] != 0 or indptr[-1] != n_labels or np.any(np.diff(indptr) < 0):
+        raise DataError(f"clusters must be pointers that ascend from 0 to the number of labels, {n_labels}")
+    if M is not None and M.shape != (n, len(indptr) - 1):
+        raise DataError(f"M must be {n} samples × {len(indptr) - 1} clusters; it is {M.shape[0]} × {M.shape[1]}")
     positives = _without_zeros(as_csr(Y, "Y"))
     if relevance is not None:
-        positives = as_csr(relevance, "relevance")
-        if not np.array_equal(positives.indptr, Y.indptr) or not np.array_equal(positives.indices, Y.indices):
-            raise DataError("relevance must have an entry exactly where Y has one")
-        if positives.nnz and positives.data.min() < 0:
-            raise DataError("relevance must not be negative")
+        positives = check_relevance(relevance, Y)
     return native.linear.fit_ovr(
         mixed,
         positives.T.tocsr(),
         None if M is None else _without_zeros(as_csr(M, "M")).T.tocsr(),
-        borders,
+        indptr,
         loss=config.loss,
         positive_costs=config.positive_costs(np.bincount(positives.indices, minlength=n_labels)),
         negative_cost=config.C * config.negative_weight,
         bias=config.bias,
         tolerance=config.tolerance,
-        max_epochs=config.max_passes,
+        max_epochs=config.max_epochs,
         threshold=config.threshold,
         max_weights=config.max_nonzeros_per_label or 0,
         with_relevance=relevance is not None,
@@ -113,20 +131,26 @@ def fit_ovr(
     )
 
 
+@overload
+def check_relevance(relevance: None, Y: Csr) -> None: ...
+@overload
+def check_relevance(relevance: Any, Y: Csr) -> Csr: ...
+def check_relevance(relevance: Any, Y: Csr) -> Csr | None:
+    """Validate the relevance of positives: ≥ 0, with the sparsity pattern of Y (n × L). None is returned as it is."""
+    if relevance is None:
+        return None
+    R = as_csr(relevance, "relevance")
+    if not same_pattern(R, Y):
+        raise DataError("relevance must have an entry exactly where Y has one")
+    if R.nnz and R.data.min() < 0:
+        raise DataError("relevance must not be negative")
+    return R
+
+
 def _without_zeros(matrix: Csr) -> Csr:
-    """Return the matrix without stored zeros, which would count as entries."""
+    """Remove stored zeros, which the solver would count as entries."""
     if np.all(matrix.data != 0):
         return matrix
     matrix = matrix.copy()
     matrix.eliminate_zeros()
     return matrix
-
-
-def decision_function(X: Any, W: Csr, bias: float = 1.0) -> FloatArray:
-    """Raw scores (n, L) of all labels; dense, so for few labels or few rows only."""
-    mixed = Mixed.of(X)
-    n_sparse, d = mixed.sparse.shape[1], mixed.shape[1]
-    scores = np.asarray((mixed.sparse @ W[:, :n_sparse].T).toarray())
-    scores += mixed.dense @ W[:, n_sparse:d].T.toarray()
-    scores += bias * W[:, d].T.toarray()
-    return scores.astype(np.float32)

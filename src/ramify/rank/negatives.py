@@ -1,6 +1,6 @@
-"""Where negatives come from: M (n × clusters) says which points give a cluster's labels their negatives.
+"""Negative sampling: M (n × clusters) selects the samples from which the labels of a cluster take their negatives.
 
-Positives are always added, whatever M says.
+The positives of a label are always part of its training set, whether M selects them or not (PECOS: Yu et al. 2022).
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from scipy import sparse
 from ramify.base.errors import DataError
 from ramify.base.sparse import indicator_from_ids, pattern
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
-from ramify.rank.scores import CERTAIN_MARGIN
+from ramify.rank.score_transforms import CERTAIN_MARGIN
 
 Scheme = Literal["teacher", "matcher", "teacher+matcher"]
-"""teacher: points that have a label of the cluster; matcher: points that the search sends there; or both."""
+"""Samples with a label of the cluster (teacher-forced), samples whose beam contains it (matcher-aware), or both."""
 
 
 def teacher(Y_above: Csr) -> Csr:
-    """Teacher-forced negatives: a cluster's labels compete for the points that truly belong to the cluster."""
+    """Teacher-forced negatives: samples with a label of the cluster, from Y of the level above (n × clusters)."""
     return pattern(Y_above)
 
 
 def matcher(proposed: IntArray, n_clusters: int) -> Csr:
-    """Matcher-aware negatives from the clusters (n, beam) that the search proposes for each point, -1 for none."""
+    """Matcher-aware negatives: samples whose beam (n, beam) contains the cluster; -1 for padding."""
     return indicator_from_ids(proposed, n_clusters)
 
 
 def union(*parts: Csr) -> Csr:
-    """Points that any of the given matrices names."""
+    """Samples that any of the given matrices selects."""
     if len({part.shape for part in parts}) != 1:
-        raise DataError(f"negatives of different shapes: {', '.join(str(part.shape) for part in parts)}")
+        raise DataError(f"negatives must have equal shapes; got {', '.join(str(part.shape) for part in parts)}")
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -40,21 +40,28 @@ def union(*parts: Csr) -> Csr:
 
 
 def extra_margins(Y: Csr, M: Csr | None, clusters: LongArray, *, are_labels: bool = True) -> FloatArray:
-    """Return what to add to the scores of nodes (m,), columns of Y, that had no negatives in M (n × clusters).
+    """Margins (m,) to add to nodes, the columns of Y (n × m), that were trained without negatives.
 
-    They were taught to reach the margin and no more, though nothing speaks against them: those that every point of
-    their cluster has get a margin on top, labels that every point has one that no other has.
+    Training stops once the positives reach a margin of 1, although nothing contradicts such a node. A node that all
+    samples of its cluster have gets 1 in addition; a label that all n samples have gets `CERTAIN_MARGIN`.
+
+    Parameters
+    ----------
+    M : (n × clusters) samples of each cluster; None: all
+    clusters : (clusters + 1,) children pointers: cluster c has the nodes from clusters[c] to clusters[c + 1]
     """
-    n_points = np.bincount(Y.indices, minlength=Y.shape[1])
-    n_given = np.full(len(clusters) - 1, Y.shape[0]) if M is None else np.bincount(M.indices, minlength=M.shape[1])
+    n_positives = np.bincount(Y.indices, minlength=Y.shape[1])
+    cluster_sizes = (
+        np.full(len(clusters) - 1, Y.shape[0]) if M is None else np.bincount(M.indices, minlength=M.shape[1])
+    )
     cluster_of = np.repeat(np.arange(len(clusters) - 1), np.diff(clusters))
-    candidates = np.flatnonzero((n_points > 0) & (n_points >= n_given[cluster_of]))
+    candidates = np.flatnonzero((n_positives > 0) & (n_positives >= cluster_sizes[cluster_of]))
     if M is not None and len(candidates):
         both = Y[:, candidates].multiply(M[:, cluster_of[candidates]])
-        shared = np.asarray((both > 0).sum(axis=0)).ravel()
-        candidates = candidates[shared == n_given[cluster_of[candidates]]]
+        n_common = np.asarray((both > 0).sum(axis=0)).ravel()
+        candidates = candidates[n_common == cluster_sizes[cluster_of[candidates]]]
     extra = np.zeros(Y.shape[1], np.float32)
     extra[candidates] = 1.0
     if are_labels:
-        extra[n_points == Y.shape[0]] = CERTAIN_MARGIN
+        extra[n_positives == Y.shape[0]] = CERTAIN_MARGIN
     return extra

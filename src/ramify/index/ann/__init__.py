@@ -1,4 +1,4 @@
-"""Approximate nearest neighbor search: one interface over IVF lists with int8 codes and faiss."""
+"""Approximate nearest neighbor search by cosine similarity: one interface over IVF with int8 codes and over faiss."""
 
 from ramify.index.ann.index import AnnConfig, AnnIndex
 

@@ -1,9 +1,10 @@
-"""Vectors that faiss searches: all of them, or along a graph of neighbours."""
+"""Flat and HNSW indexes of faiss for inner products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,36 +14,32 @@ from ramify import native
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, ByteArray, FloatArray, IntArray
 
-ROWS_AT_ONCE = 16
-"""Queries that faiss gets together: from 20 on it multiplies matrices, which gives other bits than a single row."""
+QUERY_BLOCK = 16
+"""Queries per call of faiss. From 20 on it computes a matrix product, whose bits differ from those of one query."""
 
 ARRAYS: dict[str, DTypeLike] = {"faiss": np.uint8}
-"""What an index is stored as."""
+"""Arrays of a saved index."""
 
 
-class FaissVectors:
-    """An index of faiss for inner products, flat or with a graph."""
+class FaissIndex:
+    """A flat or HNSW index of faiss over vectors (n, D), searched by inner product."""
 
     def __init__(self, index: Any) -> None:
         self._index = index
-        self._kept: Any = None  # memory that the index looks into
+        self._buffer: Any = None  # memory that a deserialized index reads from
 
     @classmethod
-    def build(cls, vectors: FloatArray, links: int | None, build_width: int) -> FaissVectors:
-        """Index vectors (n, D), with a graph of so many links; None: without."""
+    def build(cls, vectors: FloatArray, M: int | None, ef_construction: int) -> FaissIndex:
+        """Index vectors (n, D): HNSW with M links per vector and level, or flat if M is None."""
         faiss = import_faiss()
-        n, width = vectors.shape
-        before = faiss.omp_get_max_threads()
-        faiss.omp_set_num_threads(1)  # with several, the order of insertion would be up to them
-        try:
-            if links is None:
-                index = faiss.IndexFlatIP(width)
+        n, dim = vectors.shape
+        with single_threaded(faiss):  # the graph depends on the order of insertion
+            if M is None:
+                index = faiss.IndexFlatIP(dim)
             else:
-                index = faiss.IndexHNSWFlat(width, min(links, max(2, n - 1)), faiss.METRIC_INNER_PRODUCT)
-                index.hnsw.efConstruction = build_width
+                index = faiss.IndexHNSWFlat(dim, min(M, max(2, n - 1)), faiss.METRIC_INNER_PRODUCT)
+                index.hnsw.efConstruction = ef_construction
             index.add(vectors)
-        finally:
-            faiss.omp_set_num_threads(before)
         return cls(index)
 
     @property
@@ -54,83 +51,90 @@ class FaissVectors:
         return int(self._index.ntotal)
 
     @property
-    def width(self) -> int:
-        """Numbers D in a vector."""
+    def dim(self) -> int:
+        """Dimension D of the vectors."""
         return int(self._index.d)
 
     @property
-    def most(self) -> int:
-        """Vectors that a search can follow."""
+    def max_search_width(self) -> int:
+        """Largest useful ef_search."""
         return len(self)
 
     def search(
-        self, queries: FloatArray, names: IntArray, k: int, effort: int, threads: int, *, ordered: bool = True
+        self, queries: FloatArray, ids: IntArray, k: int, search_width: int, threads: int, *, ordered: bool = True
     ) -> tuple[IntArray, FloatArray]:
-        """Names and products (m, k) of the vectors with the largest ones, `effort` of which are followed in a graph.
+        """Ids and inner products (m, k) of the nearest vectors, best first; HNSW uses ef_search = `search_width`.
 
-        They are in order, whether that is asked for or not.
-
-        Block by block, on threads of our own: those of faiss would outlive the call, and break in a fork.
+        faiss always sorts its results, so `ordered` has no effect. Blocks of queries run on threads of our own: the
+        OpenMP threads of faiss would outlive the call and break in a forked process.
         """
-        width = min(k, len(self))
-        found = np.empty((len(queries), width), np.int64)
-        scores = np.empty((len(queries), width), np.float32)
+        n_found = min(k, len(self))
+        rows = np.empty((len(queries), n_found), np.int64)
+        products = np.empty((len(queries), n_found), np.float32)
         faiss = import_faiss()
-        one_thread: Callable[[int], None] = faiss.omp_set_num_threads
-        own: dict[str, Any] = {}
+        set_threads: Callable[[int], None] = faiss.omp_set_num_threads
+        options: dict[str, Any] = {}
         if self.method == "hnsw":
-            own["params"] = faiss.SearchParametersHNSW(efSearch=max(1, effort))
+            options["params"] = faiss.SearchParametersHNSW(efSearch=max(1, search_width))
 
-        def block(start: int) -> None:
-            one_thread(1)
-            part = slice(start, start + ROWS_AT_ONCE)
-            self._index.search(queries[part], width, D=scores[part], I=found[part], **own)
+        def search_block(start: int) -> None:
+            set_threads(1)  # the setting is per thread
+            block = slice(start, start + QUERY_BLOCK)
+            self._index.search(queries[block], n_found, D=products[block], I=rows[block], **options)
 
-        starts = range(0, len(queries), ROWS_AT_ONCE)
+        starts = range(0, len(queries), QUERY_BLOCK)
         if threads == 1 or len(starts) < 2:
-            before = faiss.omp_get_max_threads()  # what the caller does with faiss is none of our business
-            try:
+            with single_threaded(faiss):
                 for start in starts:
-                    block(start)
-            finally:
-                one_thread(before)
+                    search_block(start)
         else:
             with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(block, starts))
-        if found.size and found.max() >= len(self):
-            raise ModelFormatError("the index names vectors that it does not have")
-        ids = np.where(found >= 0, names[found], np.int32(-1))
-        return native.matrix.list_topk(ids, scores, k, threads)  # equal ones by their number
+                list(pool.map(search_block, starts))
+        if rows.size and rows.max() >= len(self):
+            raise ModelFormatError("the HNSW graph refers to vectors that the index does not have")
+        found = np.where(rows >= 0, ids[rows], np.int32(-1))
+        return native.matrix.list_topk(found, products, k, threads)  # breaks ties by id
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """Everything as bytes."""
+        """Return the arrays of `ARRAYS`, by name."""
         return {"faiss": import_faiss().serialize_index(self._index)}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> FaissVectors:
-        """Make an index of what `to_arrays` gave; it looks into the array, which may lie on disk."""
+    def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> FaissIndex:
+        """Restore an index from `to_arrays`. It reads from the array in place, which may be memory-mapped."""
         faiss = import_faiss()
         data: ByteArray = arrays["faiss"]
         if data.dtype != np.uint8 or data.ndim != 1:
-            raise ModelFormatError("the index is not made of bytes")
+            raise ModelFormatError("the serialized faiss index is not an array of bytes")
         try:
             reader = faiss.ZeroCopyIOReader(faiss.swig_ptr(data), data.size)
             index = faiss.read_index(reader)
         except RuntimeError as error:
-            raise ModelFormatError(f"the index cannot be read: {error}") from error
-        # faiss reads many more kinds than `build` makes, and trusts what it reads
-        ours = isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat)
-        if not ours or index.ntotal < 1 or index.metric_type != faiss.METRIC_INNER_PRODUCT:
-            raise ModelFormatError("the index is not one of ours")
-        made = cls(index)
-        made._kept = data, reader
-        return made
+            raise ModelFormatError(f"the faiss index cannot be read: {error}") from error
+        # faiss reads many more kinds of index than `build` creates, and trusts their content.
+        supported = isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat)
+        if not supported or index.ntotal < 1 or index.metric_type != faiss.METRIC_INNER_PRODUCT:
+            raise ModelFormatError("the faiss index is empty, or neither a flat nor an HNSW index for inner products")
+        restored = cls(index)
+        restored._buffer = data, reader
+        return restored
 
 
 def import_faiss() -> Any:
-    """Return faiss, or say how to get it."""
+    """Import faiss, or raise an `ImportError` that says how to install it."""
     try:
         import faiss
     except ImportError as error:
-        raise ImportError("nearest neighbours need faiss: pip install 'ramify[deep]'") from error
+        raise ImportError("approximate nearest neighbor search needs faiss: pip install 'ramify[ann]'") from error
     return faiss
+
+
+@contextmanager
+def single_threaded(faiss: Any) -> Iterator[None]:
+    """Run faiss on one thread, for results that do not depend on scheduling; restore the caller's setting after."""
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)

@@ -1,7 +1,7 @@
-"""Nearest neighbours, approximately: one small interface over faiss, and over lists that we read ourselves.
+"""Approximate nearest neighbor search by cosine similarity.
 
-What is built depends on the data, the settings and the seed, never on the number of threads; what is found for a row
-does not depend on the rows beside it. How much of the exact answer is found is measured when the index is built.
+An index depends on the vectors, the configuration and the seed, never on the number of threads; the result of a query
+does not depend on the other queries of the batch. The recall is measured when the index is built.
 """
 
 from __future__ import annotations
@@ -19,58 +19,80 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.threads import blas_threads
 from ramify.base.types import AnyArray, FloatArray, IntArray
 from ramify.index.ann import faiss_index, ivf
-from ramify.index.ann.faiss_index import ROWS_AT_ONCE, FaissVectors
-from ramify.index.ann.ivf import VectorLists
+from ramify.index.ann.faiss_index import QUERY_BLOCK, FaissIndex
+from ramify.index.ann.ivf import IvfIndex
 from ramify.io.store import Store, StoreWriter
 
-FEW = 1024
-"""Vectors up to which every one is looked at: an index would cost more than it saves."""
-SAMPLE = 256
-"""Queries that recall is measured on."""
+MAX_FLAT_SIZE = 1024
+"""Vectors up to which method 'auto' searches exhaustively: an index would cost more than it saves."""
+N_TUNING_QUERIES = 256
+"""Queries on which the recall is measured."""
 ARRAYS = {"flat": faiss_index.ARRAYS, "hnsw": faiss_index.ARRAYS, "ivf": ivf.ARRAYS}
-"""What an index is stored as, by method."""
+"""Arrays of a saved index, by method."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class AnnConfig(Config):
-    """How nearest neighbours are found."""
+    """Parameters of approximate nearest neighbor search by cosine similarity."""
 
     method: Literal["auto", "flat", "ivf", "hnsw"] = param(
         "auto",
-        "'flat': look at every vector; 'ivf': at those in the nearest lists; 'hnsw': follow a graph of neighbours; "
-        "'auto': flat up to some thousand vectors, then lists",
+        "'flat': exhaustive search; 'ivf': inverted lists of int8 codes; 'hnsw': graph of neighbors, without "
+        f"quantization; 'auto': flat up to {MAX_FLAT_SIZE} vectors, ivf beyond",
     )
-    metric: Literal["cosine", "product"] = param("cosine", "'cosine': by angle; 'product': by inner product")
-    lists: int | None = param(None, "'ivf': lists; None: about twice the root of the number of vectors", low=1)
-    links: int = param(32, "'hnsw': neighbours of a vector in the graph", low=2, high=512)
-    build_width: int = param(128, "'hnsw': vectors that are looked at to find them", low=1)
-    effort: int | None = param(
+    nlist: int | None = param(
         None,
-        "'ivf': lists that a search reads; 'hnsw': vectors that it follows; None: as many as `recall` asks for",
+        "ivf: number of inverted lists; raising it makes the lists shorter, and needs a larger nprobe; None: about "
+        "2·√n for n vectors, as a power of two",
+        low=1,
+    )
+    nprobe: int | None = param(
+        None,
+        "ivf: inverted lists searched per query; raising it raises recall and time; None: tuned to reach `recall`",
+        low=1,
+    )
+    M: int = param(
+        32,
+        "hnsw: links of a vector in the graph; raising it raises recall, memory and the time to build",
+        low=2,
+        high=512,
+    )
+    ef_construction: int = param(
+        128,
+        "hnsw: candidates considered when a vector is inserted; raising it raises recall and the time to build",
+        low=1,
+    )
+    ef_search: int | None = param(
+        None,
+        "hnsw: candidates kept during a search; raising it raises recall and time; None: tuned to reach `recall`",
         low=1,
     )
     rescore: bool = param(
         True,
-        "'ivf': compute the similarities of what is nearest by codes, one byte a number, again with the vectors; "
-        "False: codes have to do, and no vectors are stored, for a fifth of the size",
+        "ivf: compute the similarities of the best candidates again in float32; False: similarities of int8 codes "
+        "are final and the vectors are not stored, for a fifth of the size",
     )
-    recall: float = param(0.9, "share of the nearest vectors that a search has to find, in the mean", low=0, high=1)
+    recall: float = param(
+        0.9, "fraction of the true nearest neighbors that a search has to find on average", low=0, high=1
+    )
+
+    def search_width(self, method: str) -> int | None:
+        """Return the nprobe or ef_search that a method uses; None: to be tuned."""
+        return self.nprobe if method == "ivf" else self.ef_search
 
 
 class AnnIndex:
-    """Vectors in which the nearest ones of a query are found.
+    """Vectors, searched by cosine similarity.
 
     Attributes
     ----------
-    names : (n,) what a search answers with: the number of each vector, in the order in which they are stored
-    recall : share of the true neighbours that were found for some queries when the index was built
-    effort : lists that a search reads, or vectors of the graph that it follows; 0 where it reads everything
+    ids : (n,) id of each vector, in the order in which the vectors are stored
+    search_width : nprobe (ivf) or ef_search (hnsw) of a search; 0 for flat
+    recall : fraction of the true nearest neighbors that were found when the index was built
     """
 
-    def __init__(
-        self, stored: FaissVectors | VectorLists, names: IntArray, metric: str, effort: int, recall: float
-    ) -> None:
-        self._stored, self.names, self.metric, self.effort, self.recall = stored, names, metric, effort, recall
+    def __init__(self, backend: FaissIndex | IvfIndex, ids: IntArray, search_width: int, recall: float) -> None:
+        self._backend, self.ids, self.search_width, self.recall = backend, ids, search_width, recall
 
     @classmethod
     def build(
@@ -79,38 +101,38 @@ class AnnIndex:
         config: AnnConfig,
         *,
         k: int,
-        names: IntArray | None = None,
+        ids: IntArray | None = None,
         queries: FloatArray | None = None,
         seed: int = 0,
         threads: int = 1,
     ) -> AnnIndex:
-        """Build an index over vectors (n, D) for searches of k neighbours, and measure what they find.
+        """Index vectors (n, D) for searches of k neighbors, and measure the recall.
 
         Parameters
         ----------
-        names : (n,) numbers of the vectors; None: 0 … n - 1
-        queries : (m, D) what will be searched for, to measure with; None: the vectors themselves
+        ids : (n,) ids of the vectors; None: 0 … n - 1
+        queries : (m, D) queries like those to come, on which the recall is measured; None: the vectors themselves
         """
         n = len(vectors)
         if n == 0:
-            raise DataError("an index needs vectors")
+            raise DataError("a nearest neighbor index needs at least one vector")
         if not np.isfinite(vectors).all():
-            raise DataError("the vectors of an index have to be finite numbers")
-        names = np.arange(n, dtype=np.int32) if names is None else np.ascontiguousarray(names, np.int32)
-        method = config.method if config.method != "auto" else "flat" if n <= FEW else "ivf"
-        vectors = of_metric(vectors, config.metric, threads)
-        stored: FaissVectors | VectorLists
+            raise DataError("the vectors of a nearest neighbor index contain NaN or infinity")
+        ids = np.arange(n, dtype=np.int32) if ids is None else np.ascontiguousarray(ids, np.int32)
+        method = config.method if config.method != "auto" else "flat" if n <= MAX_FLAT_SIZE else "ivf"
+        vectors = _unit(vectors, threads)
+        backend: FaissIndex | IvfIndex
         if method == "ivf":
-            n_lists = min(n, config.lists or 2 ** round(math.log2(2 * math.sqrt(n))))
-            lists, order = VectorLists.build(vectors, n_lists, seed=seed, threads=threads)
-            stored = lists if config.rescore else lists.codes_only()
+            nlist = min(n, config.nlist or 2 ** round(math.log2(2 * math.sqrt(n))))
+            full, order = IvfIndex.build(vectors, nlist, seed=seed, threads=threads)
+            backend = full if config.rescore else full.without_vectors()
         else:
             order = np.arange(n)
-            stored = FaissVectors.build(vectors, config.links if method == "hnsw" else None, config.build_width)
-        made = cls(stored, np.ascontiguousarray(names[order]), config.metric, 0, 1.0)
+            backend = FaissIndex.build(vectors, config.M if method == "hnsw" else None, config.ef_construction)
+        index = cls(backend, np.ascontiguousarray(ids[order]), 0, 1.0)
         if method != "flat":
-            made._tune(vectors, order.astype(np.int32), config, min(k, n), queries, seed, threads)
-        return made
+            index._tune(vectors, order.astype(np.int32), config, min(k, n), queries, seed, threads)
+        return index
 
     def _tune(
         self,
@@ -122,124 +144,129 @@ class AnnIndex:
         seed: int,
         threads: int,
     ) -> None:
-        """Search as widely as the wanted recall asks for; `order` (n,) says which vector is stored where."""
-        asked = vectors if queries is None else queries
-        sample = np.random.default_rng(seed).permutation(len(asked))[:SAMPLE]
-        asked = of_metric(asked[np.sort(sample)], self.metric, threads)
-        place = len(vectors) - k
-        blocks = [asked[start : start + ROWS_AT_ONCE] for start in range(0, len(asked), ROWS_AT_ONCE)]
-        with blas_threads(1):  # what is chosen here must not depend on how products are shared out
-            worst = np.concatenate([np.partition(block @ vectors.T, place, axis=1)[:, place] for block in blocks])
-        worst -= 1e-5 * np.maximum(1e-5, np.abs(worst))  # as near as this is near enough
+        """Find the smallest search width that reaches the recall; `order` (n,) is the row of each stored vector."""
+        queries = vectors if queries is None else queries
+        sample = np.random.default_rng(seed).permutation(len(queries))[:N_TUNING_QUERIES]
+        queries = _unit(queries[np.sort(sample)], threads)
+        kth = len(vectors) - k
+        blocks = [queries[start : start + QUERY_BLOCK] for start in range(0, len(queries), QUERY_BLOCK)]
+        with blas_threads(1):  # the bits of a product depend on how BLAS divides it among threads
+            kth_best = np.concatenate([np.partition(block @ vectors.T, kth, axis=1)[:, kth] for block in blocks])
+        kth_best -= 1e-5 * np.maximum(1e-5, np.abs(kth_best))  # ties up to rounding count as found
 
-        def measured(effort: int) -> float:
-            found, _ = self._stored.search(asked, order, k, effort, threads)
+        def recall_at(search_width: int) -> float:
+            found, _ = self._backend.search(queries, order, k, search_width, threads)
             pairs = native.neural.group_pairs(found, len(vectors))
-            products = native.neural.gather_dot(pairs, k, vectors, np.zeros(len(vectors), np.float32), asked, threads)
-            near = (found >= 0) & (products >= worst[:, None])
-            return float(np.mean(np.minimum(near.sum(axis=1), k) / k))
+            zero_bias = np.zeros(len(vectors), np.float32)
+            products = native.neural.gather_dot(pairs, k, vectors, zero_bias, queries, threads)
+            correct = (found >= 0) & (products >= kth_best[:, None])
+            return float(np.mean(np.minimum(correct.sum(axis=1), k) / k))
 
-        most = self._stored.most
-        least = max(16, k) if self.method == "hnsw" else max(4, most // 64)
-        self.effort = min(config.effort or least, most)
-        self.recall = measured(self.effort)
-        too_little = 0
-        while config.effort is None and self.recall < config.recall and self.effort < most:
-            too_little, self.effort = self.effort, min(most, 2 * self.effort)
-            self.recall = measured(self.effort)
-        for _ in range(3 if too_little else 0):  # perhaps less than twice as much is enough
-            between = (too_little + self.effort) // 2
-            recall = measured(between)
+        given, largest = config.search_width(self.method), self._backend.max_search_width
+        smallest = max(16, k) if self.method == "hnsw" else max(4, largest // 64)
+        self.search_width = min(given or smallest, largest)
+        self.recall = recall_at(self.search_width)
+        too_small = 0
+        while given is None and self.recall < config.recall and self.search_width < largest:
+            too_small, self.search_width = self.search_width, min(largest, 2 * self.search_width)
+            self.recall = recall_at(self.search_width)
+        for _ in range(3 if too_small else 0):  # bisect between the last two widths
+            middle = (too_small + self.search_width) // 2
+            recall = recall_at(middle)
             if recall < config.recall:
-                too_little = between
+                too_small = middle
             else:
-                self.effort, self.recall = between, recall
-        if self.recall < config.recall and not (self.method == "ivf" and self.effort == most):
+                self.search_width, self.recall = middle, recall
+        if self.recall < config.recall and not (self.method == "ivf" and self.search_width == largest):
+            name = "nprobe" if self.method == "ivf" else "ef_search"
             raise DataError(
-                f"the index finds {self.recall:.0%} of the nearest {k} vectors, less than recall={config.recall:g} "
-                f"asks for: give more than effort={self.effort}, leave effort out, or choose method='flat'"
+                f"the index finds {self.recall:.0%} of the {k} nearest vectors with {name}={self.search_width}, less "
+                f"than recall={config.recall:g}: raise {name}, set it to None to have it tuned, or use method='flat'"
             )
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.ids)
 
     @property
-    def width(self) -> int:
-        """Numbers D in a vector."""
-        return self._stored.width
+    def dim(self) -> int:
+        """Dimension D of the vectors."""
+        return self._backend.dim
 
     @property
     def method(self) -> str:
-        """How it searches: 'flat', 'ivf' or 'hnsw'."""
-        return self._stored.method
+        """'flat', 'ivf' or 'hnsw'."""
+        return self._backend.method
 
     def search(
         self, queries: FloatArray, k: int, threads: int = 1, *, ordered: bool = True
     ) -> tuple[IntArray, FloatArray]:
-        """Names and similarities (m, k) of the nearest vectors, -1 and -inf where there are no more.
+        """Ids and cosine similarities (m, k) of the nearest vectors, padded with -1 and -inf.
 
-        Best first, unless whoever asks does not mind: that takes a little less time.
+        Best first; with ``ordered=False`` in any order, which is a little faster.
         """
-        return self.search_alike(of_metric(queries, self.metric, threads), k, threads, ordered=ordered)
+        return self.search_unit(_unit(queries, threads), k, threads, ordered=ordered)
 
-    def search_alike(
+    def search_unit(
         self, queries: FloatArray, k: int, threads: int, *, ordered: bool = True
     ) -> tuple[IntArray, FloatArray]:
-        """Do the same for queries that `of_metric` has seen already."""
-        return self._stored.search(queries, self.names, k, self.effort, threads, ordered=ordered)
+        """`search` for queries that already have unit norm."""
+        return self._backend.search(queries, self.ids, k, self.search_width, threads, ordered=ordered)
 
-    # ---- files ----
+    # ---- saving ----
 
     def to_arrays(self) -> tuple[dict[str, AnyArray], dict[str, Any]]:
-        """Everything as arrays, and what is to be known about them."""
-        info = {"method": self.method, "metric": self.metric, "effort": self.effort, "recall": self.recall}
-        return {"names": self.names, **self._stored.to_arrays()}, info
+        """Return the index as arrays by name, and its description for the manifest."""
+        info = {"method": self.method, "search_width": self.search_width, "recall": self.recall}
+        return {"ids": self.ids, **self._backend.to_arrays()}, info
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray], info: Any) -> AnnIndex:
-        """Make what `to_arrays` took apart; the arrays may lie on disk, and stay there until they are read."""
-        method, names = _method_of(info), arrays["names"]
+        """Restore an index from `to_arrays`; the arrays may be memory-mapped."""
+        method, ids = _method_of(info), arrays["ids"]
         if not (
-            info.get("metric") in ("cosine", "product")
-            and type(info.get("effort")) is int
-            and 0 <= info["effort"] <= len(names)
+            type(info.get("search_width")) is int
+            and 0 <= info["search_width"] <= len(ids)
             and isinstance(info.get("recall"), float)
         ):
-            raise ModelFormatError("the index is not described")
-        stored = VectorLists.from_arrays(arrays) if method == "ivf" else FaissVectors.from_arrays(arrays)
-        if len(stored) != len(names) or stored.method != method:
-            raise ModelFormatError("the index is not one of its names, or of another kind")
-        return cls(stored, names, info["metric"], info["effort"], info["recall"])
+            raise ModelFormatError("the description of the nearest neighbor index is incomplete or invalid")
+        backend = IvfIndex.from_arrays(arrays) if method == "ivf" else FaissIndex.from_arrays(arrays)
+        if len(backend) != len(ids) or backend.method != method:
+            raise ModelFormatError(
+                f"the nearest neighbor index ({backend.method}, {len(backend)} vectors) does not match its description "
+                f"({method}, {len(ids)} ids)"
+            )
+        return cls(backend, ids, info["search_width"], info["recall"])
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
-        """Write the index into a model's directory."""
+        """Write the index to a model directory; return its description for the manifest."""
         arrays, info = self.to_arrays()
         for name, array in arrays.items():
             writer.array(f"{prefix}{name}", array)
         return info
 
     @classmethod
-    def load_from(cls, store: Store, info: Any, prefix: str, width: int, n_names: int) -> AnnIndex:
-        """Open what `save_to` wrote, vectors (n, width) with names below `n_names`; they stay on disk until read."""
+    def load_from(cls, store: Store, info: Any, prefix: str, dim: int, n_ids: int) -> AnnIndex:
+        """Open an index that `save_to` wrote, memory-mapped; it must have vectors (n, dim) and ids below `n_ids`."""
         try:
             arrays = {name: store.array(prefix + name, dtype) for name, dtype in ARRAYS[_method_of(info)].items()}
-            arrays["names"] = store.array(f"{prefix}names", np.int32, ndim=1, bounds=(0, max(1, n_names)))
-            made = cls.from_arrays(arrays, info)
+            arrays["ids"] = store.array(f"{prefix}ids", np.int32, ndim=1, bounds=(0, max(1, n_ids)))
+            index = cls.from_arrays(arrays, info)
         except ModelFormatError as error:
             raise ModelFormatError(f"{store.path}: {error}") from error
-        if made.width != width:
-            raise ModelFormatError(f"{store.path}: the index does not fit the model")
-        return made
+        if index.dim != dim:
+            raise ModelFormatError(
+                f"{store.path}: the nearest neighbor index has vectors of dimension {index.dim}; the model needs {dim}"
+            )
+        return index
 
 
 def _method_of(info: Any) -> str:
     method = info.get("method") if isinstance(info, dict) else None
     if not isinstance(method, str) or method not in ARRAYS:
-        raise ModelFormatError("the index is not described")
+        raise ModelFormatError("the manifest does not describe the nearest neighbor index")
     return method
 
 
-def of_metric(vectors: FloatArray, metric: str, threads: int) -> FloatArray:
-    """Vectors (n, D) whose inner products are the similarities."""
-    vectors = np.ascontiguousarray(vectors, np.float32)
-    return vectors if metric == "product" else native.matrix.unit_rows(vectors, threads)
+def _unit(vectors: FloatArray, threads: int) -> FloatArray:
+    """Scale vectors (n, D) to unit norm, so that inner products are cosine similarities."""
+    return native.matrix.unit_rows(np.ascontiguousarray(vectors, np.float32), threads)

@@ -1,0 +1,1 @@
+"""Models of the DeepXML family: shortlists from an index of label embeddings, ranked by label classifiers."""

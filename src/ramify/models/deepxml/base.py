@@ -1,0 +1,276 @@
+"""Base of LightDXML and Astec: a search retrieves a shortlist of labels, and classifiers rank it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+
+from ramify import native
+from ramify.base.config import param
+from ramify.base.errors import ModelFormatError
+from ramify.base.threads import blas_threads, resolve_threads
+from ramify.base.types import FloatArray, IntArray
+from ramify.index.ann import AnnConfig, AnnIndex
+from ramify.io.inputs import Inputs
+from ramify.io.store import Store, StoreWriter
+from ramify.metrics.propensity import LabelCounts, inverse_propensity
+from ramify.models.base import TrainingData, check_state
+from ramify.models.deepxml.reranker import RERANKED_LABELS, Reranker, is_fraction
+from ramify.models.encoded import EncodedModel, SplitSamples
+from ramify.nn.checkpoint import CheckpointDirectory
+from ramify.nn.config import TrainingConfig
+from ramify.nn.encoders import Encoder, Transformer
+from ramify.nn.encoders.samples import Samples
+from ramify.nn.heads.classifiers import Classifiers, load_classifiers, save_classifiers, shifted
+from ramify.nn.heads.initialization import init_classifiers
+from ramify.nn.heads.losses import binary_cross_entropy
+from ramify.nn.heads.shortlist import ShortlistHead
+from ramify.nn.learner import Learner
+from ramify.nn.sampling.fixed import FixedShortlists
+from ramify.nn.validation import BlendValidator, CandidateSource, FixedCandidates
+from ramify.rank.blend import BlendMetrics, append_labels, best_beta, sigmoid_scores
+from ramify.rank.calibrate import RowCalibrator, fit_row_calibrator
+
+ROWS_PER_BLOCK = 4096
+"""Samples whose candidates are in memory together."""
+CALIBRATED_LABELS = 100
+"""Labels of a sample that the calibrator is fitted to."""
+
+
+class Retrieval(NamedTuple):
+    """Candidates (n, k) with their similarities, and the embeddings (n, D) that the classifiers see."""
+
+    ids: IntArray
+    similarities: FloatArray
+    phi: FloatArray
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeepXMLModel(EncodedModel):
+    """Base of models that retrieve labels by the similarity of embeddings and rank them with classifiers.
+
+    A fitted model has `encoder_`, `classifiers_` and `beta_`, an index, and perhaps a `reranker_`. The blended score by
+    which labels are ranked is no probability; `calibrator_`, fitted on the validation set, makes it one.
+    """
+
+    shortlist_size: int = param(
+        300, "labels that are retrieved for a sample, in training and in prediction; more raise recall and cost", low=1
+    )
+    index: AnnConfig = param(factory=AnnConfig, doc="approximate nearest neighbor search")
+    beta: float | None = param(
+        None, "weight β of the classifier against the similarity; None: the best on the validation set", low=0, high=1
+    )
+    propensity_weight: float = param(
+        0.5,
+        "tail weighting: this multiple of the log inverse propensity of a label is added to its logit; 0: none; 1 and "
+        "more find more tail labels at the cost of precision",
+        low=0,
+    )
+    min_negative_probability: float = param(
+        0.01, "negatives with a lower probability contribute no gradient; raising it speeds training up", low=0, high=1
+    )
+    reranker: bool = param(False, "train a second encoder with classifiers of its own on the best labels")
+    training: TrainingConfig = param(factory=TrainingConfig, doc="training of encoder and classifiers")
+    checkpoint_dir: str | None = param(
+        None, "directory for checkpoints; an interrupted training resumes from there, to the same bits"
+    )
+
+    # ---- training ----
+
+    def _fit(self, data: TrainingData) -> None:
+        samples = self._fit_samples(data.inputs)
+        split = self._split(samples, data.Y, self.training.validation_size, self.seed)
+        checkpoints = CheckpointDirectory(self.checkpoint_dir)
+        self._fit_retrieval(split, checkpoints)
+        self.reranker_: Reranker | None = None  # the re-ranker is trained on what is ranked without one
+        if self.reranker:
+            self.reranker_ = self._fit_reranker(split, checkpoints)
+        self.calibrator_ = self._fit_calibrator(split)
+        checkpoints.clear()
+
+    @abstractmethod
+    def _fit_retrieval(self, split: SplitSamples, checkpoints: CheckpointDirectory) -> None:
+        """Train encoder, classifiers and index."""
+
+    def _init_head(self, split: SplitSamples, phi: FloatArray) -> ShortlistHead:
+        """Return initial classifiers, given the embeddings (m, D) of the training rows."""
+        loss = partial(binary_cross_entropy, min_negative_probability=self.min_negative_probability)
+        n_scored = min(self.shortlist_size, split.Y.shape[1])
+        return ShortlistHead(*init_classifiers(split.train_Y, phi, n_scored, split.threads), loss)
+
+    def _validator(
+        self, split: SplitSamples, samples: Samples, source: CandidateSource, beta: float | None
+    ) -> BlendValidator:
+        """Return the validation of blended scores; `samples` are those that the encoder in training reads."""
+        inverse = inverse_propensity(LabelCounts.of(split.train_Y))
+        # Tail weighting: the log inverse propensity of a label is added to its logit.
+        shift = (self.propensity_weight * np.log(inverse)).astype(np.float32)
+        held = samples.take(split.validation_rows)
+        return BlendValidator(held, split.validation_Y, source, inverse, shift, beta, split.threads)
+
+    def _set_beta(self, metrics: dict[float, BlendMetrics]) -> None:
+        """Choose the weight of the classifier, and keep the validation metrics of all weights."""
+        self.beta_ = best_beta(metrics) if self.beta is None else self.beta
+        self.metrics_by_beta_ = [[beta, found.precision, found.psp] for beta, found in metrics.items()]
+
+    def _fit_reranker(self, split: SplitSamples, checkpoints: CheckpointDirectory) -> Reranker:
+        """Train the re-ranker on the labels that the model ranks highest now."""
+        width, threads = min(RERANKED_LABELS, split.Y.shape[1]), split.threads
+        encoder = self._init_encoder(split.train_samples, split.train_Y, self.seed + 10, threads)
+        head = self._init_head(split, encoder.encode(split.train_samples, threads))
+        shortlists, _ = self._rank_samples(split.train_samples, width, threads)
+        ids, scores = self._rank_samples(split.validation_samples, width, threads)
+        source = FixedCandidates(ids, np.where(ids >= 0, scores, np.float32(0)))
+        validator = self._validator(split, split.samples, source, beta=None)
+        sampler = FixedShortlists(split.Y, split.rows, shortlists)
+        learner = Learner(
+            encoder, head, sampler, validator, split.samples, self.training, seed=self.seed + 11, threads=threads
+        )
+        title = "re-ranker"
+        self._train(learner, split.rows, title=title, seed=self.seed + 12, checkpoint=checkpoints.path(title))
+        beta = best_beta(validator.metrics_by_beta(encoder, head), default=0.5)
+        return Reranker(encoder, shifted(head.classifiers, validator.bias_shift), beta)
+
+    def _fit_calibrator(self, split: SplitSamples) -> RowCalibrator | None:
+        """Fit the map from scores to probabilities on the validation set."""
+        if len(split.validation_rows) == 0:
+            return None
+        width, threads = min(CALIBRATED_LABELS, split.Y.shape[1]), split.threads
+        ids, scores = self._rank_samples(split.validation_samples, width, threads)
+        hits = native.matrix.ranking_hits(ids, split.validation_Y, threads)
+        with blas_threads(1):  # the bits of a sum depend on the number of BLAS threads
+            return fit_row_calibrator(scores, hits)
+
+    # ---- prediction ----
+
+    @abstractmethod
+    def _retrieve(self, samples: Samples, k: int, threads: int) -> Retrieval:
+        """Retrieve k candidates of each sample."""
+
+    def _rank_samples(self, samples: Samples, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best labels."""
+        if len(samples) <= ROWS_PER_BLOCK:
+            return self._rank_block(samples, k, threads)
+        rows = np.arange(len(samples))
+        blocks = [rows[start : start + ROWS_PER_BLOCK] for start in range(0, len(rows), ROWS_PER_BLOCK)]
+        ids, scores = zip(*(self._rank_block(samples.take(block), k, threads) for block in blocks), strict=True)
+        return np.concatenate(ids), np.concatenate(scores)
+
+    def _rank_block(self, samples: Samples, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Rank samples whose candidates are in memory together."""
+        n_labels = len(self.classifiers_[1])
+        width = min(self.shortlist_size, n_labels)
+        ids, similarities, phi = self._retrieve(samples, width, threads)
+        n_ranked = min(k, width) if self.reranker_ is None else width
+        ids, scores = native.neural.rank_blended(
+            self.classifiers_, self.beta_, ids, sigmoid_scores(ids, similarities), phi, n_ranked, threads
+        )
+        if self.reranker_ is not None:
+            ids, scores = self.reranker_.rank(samples, ids, scores, min(k, width), threads)
+        if k > width:  # labels beyond the shortlist follow by similarity
+            more, similarities, _ = self._retrieve(samples, k, threads)
+            rows = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels
+            more = np.where(np.isin(rows + more, (rows + ids)[ids >= 0]), np.int32(-1), more)
+            ids, scores = append_labels(ids, scores, more, sigmoid_scores(more, similarities), k, threads)
+        return ids, scores
+
+    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        samples = self._transform_samples(inputs)
+        ids, scores = self._rank_samples(samples, k, resolve_threads(self.threads, len(samples)))
+        return ids, scores if self.calibrator_ is None else self.calibrator_(scores)
+
+    def _transformers(self) -> list[Transformer]:
+        encoders: list[Encoder] = [self.encoder_]
+        if self.reranker_ is not None:
+            encoders.append(self.reranker_.encoder)
+        return [e for e in encoders if isinstance(e, Transformer)] or super()._transformers()
+
+    # ---- reports ----
+
+    def curves(self) -> dict[str, list[list[float]]]:
+        """Validation P@1 and PSP@1 by the weight β of the classifier and by epoch: rows of x, P@1, PSP@1."""
+        self._check_fitted()
+        return {"beta": self.metrics_by_beta_, "epoch": self.metrics_by_epoch_}
+
+    def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
+        """Return tables of the index, the blended score and the validation curves."""
+        curves = {
+            f"validation metrics by {name}": [
+                [name, "P@1", "PSP@1"],
+                *([f"{x:g}", f"{precision:.2f}", f"{psp:.2f}"] for x, precision, psp in rows),
+            ]
+            for name, rows in self.curves().items()
+        }
+        indexes = [
+            [name, index.method, f"{len(index):,}", f"{index.search_width}", f"{index.recall:.1%}"]
+            for name, index in self._indexes().items()
+        ]
+        reranker_beta = "none" if self.reranker_ is None else f"{self.reranker_.beta:g}"
+        return {
+            "index": [["index", "method", "vectors", "nprobe / ef_search", "recall"], *indexes],
+            "blended score": [["beta", "beta of the re-ranker"], [f"{self.beta_:g}", reranker_beta]],
+            **curves,
+        }
+
+    @abstractmethod
+    def _indexes(self) -> dict[str, AnnIndex]:
+        """Return the ANN indexes, by name."""
+
+    # ---- files ----
+
+    @abstractmethod
+    def _save_index(self, writer: StoreWriter) -> dict[str, Any]:
+        """Write what retrieval needs; return its description for the manifest."""
+
+    @abstractmethod
+    def _load_index(self, store: Store, state: dict[str, Any]) -> int:
+        """Open what `_save_index` wrote; return the dimension of the embeddings that classifiers see."""
+
+    def _save(self, writer: StoreWriter) -> dict[str, Any]:
+        save_classifiers(writer, "classifier", self.classifiers_)
+        return {
+            **self._save_samples(writer),
+            "encoder": self.encoder_.save_to(writer, "encoder_"),
+            "index": self._save_index(writer),
+            "ranking": {
+                "beta": self.beta_,
+                "metrics_by_beta": self.metrics_by_beta_,
+                "metrics_by_epoch": self.metrics_by_epoch_,
+                "reranker": None if self.reranker_ is None else self.reranker_.save_to(writer, "reranker_"),
+                "calibrator": self.calibrator_,
+            },
+        }
+
+    def _load(self, store: Store, state: Any) -> None:
+        state = check_state(store, state)
+        index, ranking = check_state(store, state.get("index")), check_state(store, state.get("ranking"))
+        by_beta, by_epoch = ranking.get("metrics_by_beta"), ranking.get("metrics_by_epoch")
+        if not is_fraction(ranking.get("beta")) or not _is_curve(by_beta) or not _is_curve(by_epoch):
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the ranking")
+        self.beta_, self.metrics_by_beta_, self.metrics_by_epoch_ = float(ranking["beta"]), by_beta, by_epoch
+        calibrator = ranking.get("calibrator")
+        if calibrator is not None and not _are_numbers(calibrator, 4):
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the calibration")
+        self.calibrator_ = None if calibrator is None else RowCalibrator(*(float(x) for x in calibrator))
+        shape = self._load_samples(store, state)
+        self.encoder_ = self._load_encoder(store, state.get("encoder"), "encoder_", shape)
+        self.classifiers_: Classifiers = load_classifiers(
+            store, "classifier", self.n_labels, self._load_index(store, index)
+        )
+        self.reranker_, reranker = None, ranking.get("reranker")
+        if reranker is not None:
+            info = check_state(store, reranker)
+            encoder = self._load_encoder(store, info.get("encoder"), "reranker_encoder_", shape)
+            self.reranker_ = Reranker.load_from(store, info, "reranker_", encoder, self.n_labels)
+
+
+def _is_curve(rows: Any) -> TypeGuard[list[list[float]]]:
+    return isinstance(rows, list) and all(_are_numbers(row, 3) for row in rows)
+
+
+def _are_numbers(row: Any, n: int) -> bool:
+    return isinstance(row, list) and len(row) == n and all(isinstance(x, int | float) for x in row)

@@ -1,0 +1,61 @@
+"""Re-ranker: a second encoder with label classifiers of its own, trained on the labels that a model ranks highest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify import native
+from ramify.base.errors import ModelFormatError
+from ramify.base.types import FloatArray, IntArray
+from ramify.io.store import Store, StoreWriter
+from ramify.nn.encoders import Encoder
+from ramify.nn.encoders.samples import Samples
+from ramify.nn.heads.classifiers import Classifiers, load_classifiers, save_classifiers
+from ramify.rank.blend import append_labels
+
+RERANKED_LABELS = 100
+"""Labels of a sample that are re-ranked."""
+
+
+@dataclass(eq=False)
+class Reranker:
+    """Blends the scores of its own classifiers, with weight `beta`, and those of the first ranking."""
+
+    encoder: Encoder
+    classifiers: Classifiers
+    beta: float
+
+    def rank(
+        self, samples: Samples, ids: IntArray, scores: FloatArray, k: int, threads: int
+    ) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best labels, given a ranking (n, m); labels that are not re-ranked follow."""
+        best, rest = slice(None, RERANKED_LABELS), slice(RERANKED_LABELS, None)
+        first_scores = np.where(ids[:, best] >= 0, scores[:, best], np.float32(0))
+        phi = self.encoder.encode(samples, threads)
+        ranking = native.neural.rank_blended(
+            self.classifiers, self.beta, ids[:, best], first_scores, phi, min(k, RERANKED_LABELS), threads
+        )
+        if k <= RERANKED_LABELS:
+            return ranking
+        return append_labels(*ranking, ids[:, rest], scores[:, rest], k, threads)
+
+    def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
+        """Write the re-ranker into a model directory."""
+        save_classifiers(writer, f"{prefix}classifier", self.classifiers)
+        return {"encoder": self.encoder.save_to(writer, f"{prefix}encoder_"), "beta": self.beta}
+
+    @classmethod
+    def load_from(cls, store: Store, info: dict[str, Any], prefix: str, encoder: Encoder, n_labels: int) -> Reranker:
+        """Open what `save_to` wrote, with an encoder that is open already."""
+        if not is_fraction(info.get("beta")):
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the re-ranker")
+        classifiers = load_classifiers(store, f"{prefix}classifier", n_labels, encoder.dim)
+        return cls(encoder, classifiers, float(info["beta"]))
+
+
+def is_fraction(value: Any) -> bool:
+    """Whether a value of a manifest is a number from 0 to 1."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

@@ -1,0 +1,89 @@
+"""Checkpoints: the state of a training on disk, from which it resumes to the same bits."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ramify.base.errors import ModelFormatError
+from ramify.io.store import Store, StoreWriter
+from ramify.nn.optim import Arrays
+
+KIND = "checkpoint"
+
+
+class Checkpoint(NamedTuple):
+    """Groups of arrays, and values for JSON."""
+
+    groups: dict[str, Arrays]
+    values: dict[str, Any]
+
+
+def save_checkpoint(path: Path, key: str, groups: Mapping[str, Arrays], values: Mapping[str, Any]) -> None:
+    """Write a checkpoint atomically; `key` identifies the training."""
+    state = {"key": key, "values": dict(values), "groups": {group: list(arrays) for group, arrays in groups.items()}}
+    with StoreWriter(path) as writer:
+        for group, arrays in groups.items():
+            for name, array in arrays.items():
+                writer.array(f"{group}-{name}", array)
+        writer.manifest(KIND, {}, state)
+
+
+def load_checkpoint(path: Path, key: str) -> Checkpoint | None:
+    """Read the checkpoint of a training; None if there is none, an error if it belongs to another training."""
+    if not path.exists():
+        return None
+    store = Store(path, verify=True)
+    state = store.state
+    if store.kind != KIND or state.get("key") != key:
+        raise ModelFormatError(
+            f"{path} is the checkpoint of another training (other data or other parameters); remove it, or choose "
+            "another directory"
+        )
+    groups, values = state.get("groups"), state.get("values")
+    if not isinstance(values, dict) or not isinstance(groups, dict) or not all(map(_are_names, groups.values())):
+        raise ModelFormatError(f"the manifest of {path} does not describe a checkpoint; remove the directory")
+
+    def read(name: str) -> Any:
+        entry = store.files.get(f"{name}.npy", {})
+        return np.array(store.array(name, entry.get("dtype", "f4")))
+
+    arrays = {group: {name: read(f"{group}-{name}") for name in names} for group, names in groups.items()}
+    return Checkpoint(arrays, values)
+
+
+def _are_names(names: Any) -> bool:
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
+
+
+def remove_checkpoint(path: str | os.PathLike[str]) -> None:
+    """Remove a checkpoint, and nothing that is not one."""
+    with contextlib.suppress(ModelFormatError):
+        if Store(path).kind == KIND:
+            shutil.rmtree(path)
+
+
+class CheckpointDirectory:
+    """The checkpoints of the stages of one model; without a directory nothing is written."""
+
+    def __init__(self, directory: str | None) -> None:
+        self._directory = None if directory is None else Path(directory)
+        self._paths: list[Path] = []
+
+    def path(self, stage: str) -> Path | None:
+        """Return the path for a stage's checkpoint."""
+        if self._directory is None:
+            return None
+        self._paths.append(self._directory / stage.replace(" ", "-"))
+        return self._paths[-1]
+
+    def clear(self) -> None:
+        """Remove the checkpoints of all stages: a finished training needs none. Other files stay."""
+        for path in self._paths:
+            remove_checkpoint(path)

@@ -1,0 +1,118 @@
+"""Label index: label embeddings with their ANN index, from which shortlists are retrieved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ramify import native
+from ramify.base.errors import ModelFormatError
+from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
+from ramify.index.ann import AnnConfig, AnnIndex
+from ramify.io.store import Store, StoreWriter
+from ramify.nn.optim import Arrays, add_prefix, select_prefix
+
+N_FREQUENT = 50
+"""Most frequent labels that are candidates of every sample: the embedding of a label with very many samples is close to
+none of them. They are at most a tenth of the labels and a quarter of the candidates.
+"""
+
+
+class LabelIndex:
+    """An ANN index of label embeddings; the most frequent labels are candidates of every query.
+
+    Attributes
+    ----------
+    index : all labels but the frequent ones
+    frequent : (F,) ids of the frequent labels, the most frequent first
+    frequent_embeddings : (F, D) their label embeddings, of unit norm
+    """
+
+    def __init__(self, index: AnnIndex, frequent: IntArray, frequent_embeddings: FloatArray) -> None:
+        self.index, self.frequent, self.frequent_embeddings = index, frequent, frequent_embeddings
+
+    @classmethod
+    def build(
+        cls,
+        embeddings: FloatArray,
+        ids: IntArray,
+        counts: LongArray,
+        config: AnnConfig,
+        *,
+        k: int,
+        queries: FloatArray,
+        seed: int,
+        threads: int,
+    ) -> LabelIndex:
+        """Index label embeddings (m, D) for searches of k labels.
+
+        Parameters
+        ----------
+        ids, counts : (m,) label ids, and the number of training samples of each label
+        queries : (n, D) embeddings of samples, on which recall is measured
+        """
+        n_frequent = min(N_FREQUENT, len(ids) // 10, _max_frequent(k))
+        order = np.lexsort((ids, -counts))
+        frequent, others = order[:n_frequent], np.sort(order[n_frequent:])
+        index = AnnIndex.build(
+            embeddings[others],
+            config,
+            k=k - n_frequent,
+            ids=ids[others],
+            queries=queries,
+            seed=seed,
+            threads=threads,
+        )
+        return cls(index, ids[frequent], native.matrix.unit_rows(embeddings[frequent], threads))
+
+    def __len__(self) -> int:
+        return len(self.index) + len(self.frequent)
+
+    def search(self, embeddings: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Ids and cosine similarities (n, k) of candidates for embeddings (n, D): frequent labels, then the nearest."""
+        n_frequent = min(len(self.frequent), _max_frequent(k))
+        queries = native.matrix.unit_rows(np.ascontiguousarray(embeddings, np.float32), threads)
+        ids, similarities = self.index.search_unit(queries, k - n_frequent, threads, ordered=False)
+        if n_frequent == 0:
+            return ids, similarities
+        to_frequent = native.matrix.dense_products(self.frequent_embeddings[:n_frequent], queries, threads)
+        frequent = np.empty(to_frequent.shape, np.int32)
+        frequent[:] = self.frequent[:n_frequent]
+        return np.concatenate([frequent, ids], axis=1), np.concatenate([to_frequent, similarities], axis=1)
+
+    # ---- files ----
+
+    def to_arrays(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return everything as arrays, and their description."""
+        index, info = self.index.to_arrays()
+        arrays = {"frequent": self.frequent, "frequent_embeddings": self.frequent_embeddings}
+        return {**add_prefix("index", index), **arrays}, info
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, AnyArray], info: Any) -> LabelIndex:
+        """Restore what `to_arrays` returned."""
+        index = AnnIndex.from_arrays(select_prefix("index", arrays), info)
+        return cls(index, arrays["frequent"], arrays["frequent_embeddings"])
+
+    def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
+        """Write everything into a model directory."""
+        writer.array(f"{prefix}frequent", self.frequent)
+        writer.array(f"{prefix}frequent_embeddings", self.frequent_embeddings)
+        return self.index.save_to(writer, prefix)
+
+    @classmethod
+    def load_from(cls, store: Store, info: Any, prefix: str, dim: int, n_labels: int) -> LabelIndex:
+        """Open what `save_to` wrote, for labels with embeddings (n_labels, dim)."""
+        index = AnnIndex.load_from(store, info, prefix, dim, n_labels)
+        frequent = store.array(f"{prefix}frequent", np.int32, ndim=1, bounds=(0, max(1, n_labels)))
+        if len(np.unique(np.concatenate([index.ids, frequent]))) != len(index) + len(frequent):
+            raise ModelFormatError(f"{store.path}: the index contains a label twice")
+        embeddings = store.array(f"{prefix}frequent_embeddings", np.float32, shape=(len(frequent), dim))
+        return cls(index, frequent, embeddings)
+
+
+def _max_frequent(k: int) -> int:
+    """Maximum number of frequent labels among k candidates."""
+    return k // 4

@@ -1,0 +1,188 @@
+"""Parameters and their optimizer: row-sparse Adam for large tables, Adam for dense arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ramify import native
+from ramify.base.types import AnyArray, FloatArray, LongArray
+
+Arrays = dict[str, AnyArray]
+"""Arrays by name: parameters or optimizer state."""
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Settings of one Adam step (Kingma and Ba, 2015), with decoupled weight decay (AdamW); `step` counts from 1."""
+
+    learning_rate: float
+    step: int
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+    @property
+    def native(self) -> native.neural.AdamOptions:
+        """The settings as the native bindings take them."""
+        return native.neural.AdamOptions(**vars(self))
+
+
+@dataclass(eq=False)
+class RowTable:
+    """A table (n, D) with an optional bias (n,), of which a step updates only the rows in use.
+
+    Moments are allocated when a row is first used, so a table of a million rows costs no more than the rows that are
+    trained. They stay unchanged while their row is not used; the bias correction counts all steps, as in torch's
+    SparseAdam.
+    """
+
+    weights: FloatArray
+    bias: FloatArray | None
+    _slots: LongArray | None = field(init=False, default=None, repr=False)
+    _moments: tuple[FloatArray, FloatArray] | None = field(init=False, default=None, repr=False)
+    _n_slots: int = field(init=False, default=0, repr=False)
+
+    def arrays(self) -> Arrays:
+        """Return the trained arrays themselves, not copies."""
+        return {"weights": self.weights} if self.bias is None else {"weights": self.weights, "bias": self.bias}
+
+    def optimizer_state(self) -> Arrays:
+        """Return Adam's moments and the slot of each row; empty before the first step."""
+        if self._slots is None or self._moments is None:
+            return {}
+        first, second = (part[: self._n_slots] for part in self._moments)
+        return {"slots": self._slots, "first": first, "second": second}
+
+    def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
+        """Restore what `optimizer_state` returned."""
+        if state:
+            self._slots = np.array(state["slots"])
+            self._moments = np.array(state["first"]), np.array(state["second"])
+            self._n_slots = len(self._moments[0])
+
+    def reset_optimizer(self) -> None:
+        """Drop the optimizer state."""
+        self._slots, self._moments, self._n_slots = None, None, 0
+
+    def dot(self, pairs: native.neural.Pairs, width: int, embeddings: FloatArray, threads: int) -> FloatArray:
+        """Products (n, width) of embeddings (n, D) with their candidate rows, plus the bias."""
+        assert self.bias is not None
+        return native.neural.gather_dot(pairs, width, self.weights, self.bias, embeddings, threads)
+
+    def dot_backward(self, pairs: native.neural.Pairs, gradients: FloatArray, threads: int) -> FloatArray:
+        """Gradients of the embeddings (n, D), given those of the products (n, width)."""
+        return native.neural.gather_dot_backward(pairs, self.weights, gradients, threads)
+
+    def step(
+        self, pairs: native.neural.Pairs, gradients: FloatArray, embeddings: FloatArray, adam: Adam, threads: int
+    ) -> None:
+        """Update the rows in use; the gradient of a row is Σ gradient · embedding over its pairs.
+
+        A row all of whose pairs have zero gradient is not in use.
+        """
+        rows = pairs[0]
+        if self._slots is None or self._moments is None:
+            self._slots, self._moments = np.full(len(self.weights), -1, np.int64), self._zero_moments(0)
+        new = rows[self._slots[rows] < 0]
+        if len(new):
+            self._slots[new] = self._n_slots + np.arange(len(new))
+            self._n_slots += len(new)
+            if self._n_slots > len(self._moments[0]):
+                self._grow(min(len(self.weights), max(self._n_slots, 2 * len(self._moments[0]))))
+        slots = self._slots[rows]
+        native.neural.adam_rows(
+            pairs, gradients, embeddings, self.weights, self.bias, slots, self._moments, adam.native, threads
+        )
+
+    def _grow(self, n_slots: int) -> None:
+        assert self._moments is not None
+        old, self._moments = self._moments, self._zero_moments(n_slots)
+        for before, now in zip(old, self._moments, strict=True):
+            now[: len(before)] = before
+
+    def _zero_moments(self, n: int) -> tuple[FloatArray, FloatArray]:
+        shape = n, self.weights.shape[1] + 1  # the last column belongs to the bias
+        return np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+
+
+class DenseParameter:
+    """An array that every step updates as a whole."""
+
+    def __init__(self, values: FloatArray) -> None:
+        self.values = values
+        self._moments: tuple[FloatArray, FloatArray] | None = None
+
+    def arrays(self) -> Arrays:
+        """Return the trained array itself, not a copy."""
+        return {"values": self.values}
+
+    def optimizer_state(self) -> Arrays:
+        """Return Adam's moments; empty before the first step."""
+        return {} if self._moments is None else dict(zip(("first", "second"), self._moments, strict=True))
+
+    def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
+        """Restore what `optimizer_state` returned."""
+        if state:
+            self._moments = np.array(state["first"]), np.array(state["second"])
+
+    def reset_optimizer(self) -> None:
+        """Drop the optimizer state."""
+        self._moments = None
+
+    def step(self, gradients: FloatArray, adam: Adam) -> None:
+        """Update the array, given its gradients."""
+        gradients = np.ascontiguousarray(gradients, np.float32)
+        native.neural.adam_dense(self.values, gradients, self.moments(), adam.native)
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return the moments for an update in place; zeros before the first step."""
+        if self._moments is None:
+            self._moments = np.zeros_like(self.values), np.zeros_like(self.values)
+        return self._moments
+
+
+class Trainable:
+    """Base of encoders and heads that are made of tables and dense parameters."""
+
+    def parameters(self) -> Mapping[str, RowTable | DenseParameter]:
+        """Everything that is trained, by name."""
+        raise NotImplementedError
+
+    def arrays(self) -> Arrays:
+        """Return the trained arrays themselves, each under the name of its parameter."""
+        return {f"{name}.{key}": a for name, part in self.parameters().items() for key, a in part.arrays().items()}
+
+    def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Copy the values of all arrays."""
+        for name, array in self.arrays().items():
+            array[...] = arrays[name]
+
+    def optimizer_state(self) -> Arrays:
+        """Return the optimizer state of all parameters."""
+        return {
+            f"{name}.{key}": a for name, part in self.parameters().items() for key, a in part.optimizer_state().items()
+        }
+
+    def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
+        """Restore what `optimizer_state` returned."""
+        for name, part in self.parameters().items():
+            part.set_optimizer_state(select_prefix(name, state))
+
+    def reset_optimizer(self) -> None:
+        """Drop the optimizer state of all parameters."""
+        for part in self.parameters().values():
+            part.reset_optimizer()
+
+
+def add_prefix(owner: str, arrays: Mapping[str, AnyArray]) -> Arrays:
+    """Prefix the names of arrays with that of their owner."""
+    return {f"{owner}.{name}": array for name, array in arrays.items()}
+
+
+def select_prefix(owner: str, arrays: Mapping[str, AnyArray]) -> Arrays:
+    """Select the arrays of an owner, without the prefix."""
+    return {name[len(owner) + 1 :]: array for name, array in arrays.items() if name.startswith(f"{owner}.")}

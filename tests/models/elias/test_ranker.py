@@ -1,0 +1,209 @@
+"""The sparse ranker of Elias++: its scores, what validation chooses, and its files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import ramify
+from ramify import LinearConfig
+from ramify.base.mixed import Mixed
+from ramify.io.store import Store, StoreWriter
+from ramify.models.elias import ranker as module
+from ramify.models.elias.ranker import CALIBRATED_WEIGHT, POWERS, RankerTraining, SparseRanker
+from ramify.rank.calibrate import fit_tree_calibrator
+
+N, N_LABELS, DIM = 300, 40, 6
+
+
+@pytest.fixture(scope="module")
+def problem():
+    """Features with a column for each label, labels, and embeddings that say nothing."""
+    random = np.random.default_rng(0)
+    Y = sparse.csr_matrix((random.random((N, N_LABELS)) < 0.06).astype(np.float32))
+    noise = sparse.random(N, 20, 0.2, "csr", np.float32, random)
+    X = Mixed.of(sparse.csr_matrix(sparse.hstack([Y, noise]), dtype=np.float32))
+    return X, Y, random.standard_normal((N, DIM)).astype(np.float32)
+
+
+def training(problem, *, quality=0.0, width=N_LABELS, **options):
+    """A training whose search proposes labels at random, or the true ones first if `quality` is large."""
+    X, Y, phi = problem
+    noise = np.random.default_rng(1).random((N, N_LABELS)).astype(np.float32)
+    scores = noise + np.float32(quality) * Y.toarray()
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :width].astype(np.int32)
+    log_scores = np.take_along_axis(scores - scores.max() - 1, order, axis=1)
+    settings = {"config": LinearConfig(), "embedding_weight": 0.1, "seed": 0, "threads": 1, **options}
+    return RankerTraining(X, Y, phi, lambda rows: (order[rows], log_scores[rows]), **settings)
+
+
+def candidates(run, rows):
+    return run.X.take(rows), run.phi[rows], *run.search(rows)
+
+
+def split(n_validation=100):
+    rows = np.arange(N)
+    return rows[n_validation:], rows[:n_validation]
+
+
+def test_scores_are_those_of_the_formula(problem):
+    """p^γ · q with q from the margin of [TF-IDF, embedding] of the given norms, by a dense reference implementation."""
+    run = training(problem, config=LinearConfig(loss="logistic", threshold=0.0), width=7)
+    ranker = replace(run.train(np.arange(N)), power=0.35)
+    rows = np.arange(20)
+    X, phi, ids, log_scores = candidates(run, rows)
+    ids = ids.copy()
+    ids[:5, -1] = -1
+    sparse_weights = sparse.csr_matrix((ranker.weights, ranker.features, ranker.indptr), (N_LABELS, N_LABELS + 20))
+    tfidf = X.sparse.toarray() / np.maximum(np.linalg.norm(X.sparse.toarray(), axis=1, keepdims=True), 1e-12)
+    unit = 0.1 * phi / np.linalg.norm(phi, axis=1, keepdims=True)
+    margins = tfidf @ sparse_weights.toarray().T + unit @ ranker.dense.T + ranker.bias
+    q = 1 / (1 + np.exp(-np.take_along_axis(margins, np.maximum(ids, 0), axis=1)))
+    expected = np.where(ids >= 0, np.exp(0.35 * log_scores) * q, -np.inf)
+    found = ranker.final_scores(X, phi, ids, log_scores, 1)
+    assert found.dtype == np.float32
+    assert np.allclose(found, expected, atol=1e-5)
+    assert np.array_equal(found, ranker.final_scores(X, phi, ids, log_scores, 2))
+
+    scores = ranker.scores(X, phi, ids, log_scores, 1)
+    features = scores.pair_features(ranker.counts, ids)
+    assert features.shape == (ids.size, 4)
+    assert np.array_equal(features[:, 0], scores.product.ravel())
+    assert np.array_equal(features[:, 3], ranker.counts[np.maximum(ids, 0)].ravel())
+    calibrator = fit_tree_calibrator(features, np.random.default_rng(0).random(ids.size) < 0.5)
+    blended = replace(ranker, calibrator=calibrator).final_scores(X, phi, ids, log_scores, 1)
+    calibrated = calibrator(features).reshape(ids.shape)
+    expected = (1 - CALIBRATED_WEIGHT) * expected + CALIBRATED_WEIGHT * calibrated
+    assert np.allclose(blended, np.where(ids >= 0, expected, -np.inf), atol=1e-5)
+
+
+def test_classifiers_rank_what_a_poor_search_finds(problem):
+    run = training(problem)
+    rows, validation_rows = split()
+    ranker = run.train(rows)
+    X, phi, ids, log_scores = candidates(run, validation_rows)
+    final = ranker.final_scores(X, phi, ids, log_scores, 1)
+    order = np.argsort(-final, axis=1, kind="stable")
+    ranking = ramify.Ranking(np.take_along_axis(ids, order, 1), np.take_along_axis(final, order, 1), N_LABELS)
+    found = ramify.evaluate(ranking, run.Y[validation_rows], ks=[1])["P@1"]
+    assert found > 85
+    assert np.array_equal(ranker.counts, np.bincount(run.Y[rows].indices, minlength=N_LABELS))
+
+
+def test_validation_chooses_the_power(problem):
+    """A search at random counts for nothing beside good classifiers; one that knows more than they do counts fully."""
+    good = training(problem).fit(*split())
+    assert good.power == 0.0
+    # Half of the label columns are hidden from the classifiers.
+    X, Y, phi = problem
+    hidden = Y.copy()
+    hidden.data = (np.random.default_rng(3).random(Y.nnz) < 0.5).astype(np.float32)
+    hidden = sparse.hstack([hidden, X.sparse[:, N_LABELS:]])
+    half_blind = Mixed.of(sparse.csr_matrix(hidden, dtype=np.float32))
+    ranker = training((half_blind, Y, phi), quality=0.6).fit(*split())
+    assert ranker.power == max(POWERS)
+    assert ranker.calibrator is not None
+    # What was chosen is at least as good on the rows that chose it as any other power.
+    run, rows = training(problem, quality=0.3), split()
+    first = rows[1][::2]
+    trained, chosen = run.train(rows[0]), run.fit(*rows)
+    ndcg = {
+        power: run._evaluate(replace(trained, power=power), run._candidates(first), run.Y[first]) for power in POWERS
+    }
+    assert ndcg[chosen.power] == max(ndcg.values())
+
+
+def test_no_ranker_if_validation_is_better_without(problem):
+    """Nothing improves on a search that ranks the true labels first."""
+    assert training(problem, quality=3.0).fit(*split()) is None
+
+
+def test_all_rows_are_trained_on_once_the_choice_is_made(problem):
+    run = training(problem)
+    rows, validation_rows = split()
+    ranker = run.fit(rows, validation_rows)
+    everything = run.train(np.arange(N))
+    assert np.array_equal(ranker.weights, everything.weights)
+    assert np.array_equal(ranker.counts, np.bincount(run.Y.indices, minlength=N_LABELS))
+
+
+def test_few_validation_rows_choose_nothing(problem):
+    run = training(problem)
+    rows, validation_rows = split(module.MIN_VALIDATION - 1)
+    ranker = run.fit(rows, validation_rows)
+    assert ranker.power == 1.0
+    assert ranker.calibrator is None
+    assert np.array_equal(ranker.weights, run.train(rows).weights)
+
+
+def test_blocks_of_rows_change_nothing(problem, monkeypatch):
+    run = training(problem)
+    whole = run.train(np.arange(N))
+    monkeypatch.setattr(module, "ROWS_PER_SEARCH", 64)
+    blocks = run.train(np.arange(N))
+    assert np.array_equal(whole.weights, blocks.weights)
+
+
+def test_negatives_are_the_best_labels_and_a_sample_of_the_others(monkeypatch):
+    monkeypatch.setattr(module, "BEST_NEGATIVES", 3)
+    monkeypatch.setattr(module, "SAMPLED_NEGATIVES", 4)
+    ids = np.tile(np.arange(20, dtype=np.int32), (50, 1))
+    found = module._sample_negatives(ids, np.random.default_rng(0))
+    assert found.shape == (50, 7)
+    assert np.array_equal(found[:, :3], ids[:, :3])
+    assert found[:, 3:].min() >= 3
+    assert all(len(set(row)) == 7 for row in found.tolist())
+    assert len({tuple(sorted(row)) for row in found.tolist()}) > 10  # a sample of its own for each row
+    assert np.array_equal(module._sample_negatives(ids[:, :6], np.random.default_rng(0)), ids[:, :6])
+
+
+# ---- files ----
+
+
+@pytest.fixture
+def saved(problem, tmp_path):
+    run = training(problem)
+    ranker = replace(run.train(np.arange(N)), power=0.35)
+    scores = ranker.scores(*candidates(run, np.arange(N)), 1)
+    features = scores.pair_features(ranker.counts, run.search(np.arange(N))[0])
+    ranker = replace(ranker, calibrator=fit_tree_calibrator(features, features[:, 0] > 0.5))
+    with StoreWriter(tmp_path / "m") as writer:
+        writer.manifest("elias", {}, ranker.save_to(writer, "ranker_"))
+    return run, ranker, tmp_path / "m"
+
+
+def load(path):
+    store = Store(path)
+    return SparseRanker.load_from(store, store.state, "ranker_", N_LABELS, N_LABELS + 20, DIM)
+
+
+def test_saves_and_loads(saved):
+    run, ranker, path = saved
+    given = candidates(run, np.arange(50))
+    assert np.array_equal(load(path).final_scores(*given, 1), ranker.final_scores(*given, 1))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("embedding_weight", "x"), ("power", None), ("transform", "l9"), ("calibrator", 5)]
+)
+def test_a_manifest_that_does_not_describe_the_ranker_is_refused(saved, key, value):
+    path = saved[2]
+    manifest = json.loads((path / "manifest.json").read_text())
+    manifest["state"][key] = value
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ramify.ModelFormatError):
+        load(path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("indptr", 10**6), ("indptr", -1), ("features", 10**6), ("features", -1)])
+def test_damaged_arrays_are_refused(saved, name, value):
+    file = saved[2] / f"ranker_{name}.npy"
+    array = np.load(file)
+    array[1] = value
+    np.save(file, array)
+    with pytest.raises(ramify.ModelFormatError):
+        load(saved[2])
