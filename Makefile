@@ -9,10 +9,11 @@ VENV := .venv
 # small one for the processor. TORCH= takes whatever the extras bring.
 TORCH ?= torch==2.13.0
 SANITIZE := .venv-sanitize
-SOURCES := pyproject.toml CMakeLists.txt $(wildcard cpp/*)
+CPP := $(wildcard cpp/*/*.h cpp/*/*.cpp)
+SOURCES := pyproject.toml CMakeLists.txt $(CPP)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint sanitize clean prerequisites
+.PHONY: demo test lint stub format-cpp sanitize clean prerequisites
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -24,6 +25,15 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
+
+# The type stub of the compiled module; a test fails if it is not current.
+stub: $(VENV)/.installed-dev
+	$(VENV)/bin/python cpp/bindings/make_stub.py > src/ramify/_core.pyi
+	$(VENV)/bin/ruff format src/ramify/_core.pyi
+
+format-cpp: $(VENV)/.installed-dev
+	$(VENV)/bin/clang-format -i $(CPP)
 
 # The native tests under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of their own.
 sanitize: $(SANITIZE)/.installed

@@ -1,4 +1,4 @@
-"""Slow twins of the native kernels: plain Python and NumPy, written to be read."""
+"""Reference implementations of the native kernels: plain Python and NumPy, written to be read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scipy import sparse
 
 
 def topk(scores, k):
-    """Ids and scores (n, k) of the best stored entries of each row; ties by id; -1 and -inf where there is none."""
+    """Ids and scores (n, k) of the best stored entries of each row; ties by id; padded with -1 and -inf."""
     scores = sparse.csr_matrix(scores)
     ids = np.full((scores.shape[0], k), -1, np.int32)
     best = np.full((scores.shape[0], k), -np.inf, np.float32)
@@ -67,7 +67,7 @@ def metrics(ids, truth, ks, weights):
 
 
 def read_xmc(text):
-    """Features and labels of an XMC text by a Python loop over its lines; the file must be right."""
+    """Features and labels of an XMC text by a Python loop over its lines; the text must be valid."""
     lines = text.splitlines()
     n, d, n_labels = (int(x) for x in lines[0].split())
     features, labels = sparse.lil_matrix((n, d), dtype=np.float32), sparse.lil_matrix((n, n_labels), dtype=np.float32)
@@ -98,8 +98,8 @@ def largest_entries(matrix, n):
 def ovr_objective(X, y, w, *, loss="squared_hinge", cost=1.0, bias=1.0):
     """Primal objective of one classifier: X (n, d) dense, y (n,) of ±1, w (d + 1,) with the bias last."""
     margin = y * (X @ w[:-1] + bias * w[-1])
-    short = np.maximum(0, 1 - margin)
-    losses = {"squared_hinge": short**2, "hinge": short, "logistic": np.logaddexp(0, -margin)}[loss]
+    shortfall = np.maximum(0, 1 - margin)
+    losses = {"squared_hinge": shortfall**2, "hinge": shortfall, "logistic": np.logaddexp(0, -margin)}[loss]
     return 0.5 * w @ w + (cost * losses).sum()
 
 
@@ -121,12 +121,12 @@ def balanced_2means(Z, depth, seed_rows, n_iterations):
     for _ in range(depth):
         below = []
         for members in parts:
-            middle = len(members) // 2
+            half = len(members) // 2
             a, b = seed_rows(members)
             direction = Z[a] - Z[b]
             for _ in range(n_iterations):
                 order = np.lexsort((members, Z[members] @ direction))
-                left, right = members[np.sort(order[:middle])], members[np.sort(order[middle:])]
+                left, right = members[np.sort(order[:half])], members[np.sort(order[half:])]
                 means = [Z[part].sum(axis=0) for part in (left, right)]
                 means = [m / (np.linalg.norm(m) or 1) for m in means]
                 direction = means[1] - means[0]

@@ -162,7 +162,8 @@ def test_quantization_error_is_small():
     random = np.random.default_rng(0)
     W = (random.standard_normal((300, 80)) * random.choice([0.1, 1, 10], (300, 80))).astype(np.float32)
     W[np.abs(W) < 0.01] = 0
-    level = PackedLevel.pack(sparse.csr_matrix(np.hstack([W, np.zeros((300, 1))])), np.array([0, 300]), 80, 1.0)
+    with_bias = np.hstack([W, np.zeros((300, 1), np.float32)])
+    level = PackedLevel.pack(sparse.csr_matrix(with_bias), np.array([0, 300]), 80, 1.0)
     model = LinearTree(LabelTree.flat(300), [level], [ScoreTransform.parse("noop")], 80)
     ids, scores = model.search(sparse.eye(80, format="csr", dtype=np.float32), 300, 1)
     found = np.zeros_like(W)

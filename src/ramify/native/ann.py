@@ -8,54 +8,57 @@ from ramify import _core
 from ramify.base.types import CodeArray, FloatArray, IntArray, LongArray
 
 __all__ = [
+    "Codes",
     "merge_neighbor_labels",
     "quantize",
     "search_ivf",
 ]
 
 Codes: TypeAlias = tuple[CodeArray, FloatArray]
-"""Vectors (n, D) in steps of their own: whole numbers (n, D rounded up to 32), and the length of a step (n,)."""
+"""Quantized vectors (n, D): int8 codes (n, D rounded up to a multiple of 32) and scales (n,)."""
 
 
 def quantize(vectors: FloatArray, threads: int) -> Codes:
-    """Codes of vectors (n, D)."""
-    return _core.encode_vectors(vectors, threads)
+    """Int8 codes and scales of vectors (n, D)."""
+    return _core.quantize(vectors, threads)
 
 
 def search_ivf(
-    middles: Codes,
-    begin: LongArray,
-    names: IntArray,
+    centroids: Codes,
+    indptr: LongArray,
+    ids: IntArray,
     vectors: FloatArray,
     codes: Codes,
     queries: FloatArray,
-    n_read: int,
+    nprobe: int,
     k: int,
     ordered: bool,
     threads: int,
 ) -> tuple[IntArray, FloatArray]:
-    """Names and products (n, k) of the best vectors in the `n_read` lists nearest to queries (n, D).
+    """Ids and inner products (n, k) of the best vectors in the `nprobe` lists nearest to each query (n, D).
 
-    Best first if ordered, else as they come. Without vectors (0, D) codes alone are compared.
+    Best first if ordered, else in any order. With empty vectors (0, D) only the codes are compared.
     """
     if vectors.shape[1] != queries.shape[1] or k < 1:
-        raise ValueError(f"queries of width {queries.shape[1]} for vectors of width {vectors.shape[1]}; k = {k}")
-    return _core.search_lists(*middles, begin, names, vectors, *codes, queries, n_read, k, ordered, threads)
+        raise ValueError(
+            f"queries of dimension {queries.shape[1]} for vectors of dimension {vectors.shape[1]}; k = {k}"
+        )
+    return _core.search_ivf(centroids, indptr, ids, vectors, codes, queries, nprobe, k, ordered, threads)
 
 
 def merge_neighbor_labels(
     labels: tuple[IntArray, FloatArray],
-    points: tuple[IntArray, FloatArray],
-    point_labels: tuple[LongArray, IntArray],
+    samples: tuple[IntArray, FloatArray],
+    sample_labels: tuple[LongArray, IntArray],
     n_labels: int,
-    share: float,
+    weight: float,
     k: int,
     threads: int,
 ) -> tuple[IntArray, FloatArray]:
-    """Ids and scores (n, k) of labels by their own similarities (n, a) and by the labels of near points (n, b).
+    """Ids and scores (n, k) of labels by their own similarities (n, a) and by the labels of near samples (n, b).
 
-    `point_labels` are where the labels of each point begin, and the labels.
+    `sample_labels` are the indptr and the label ids of all training samples; see cpp/ann/neighbor_labels.h.
     """
-    if labels[0].shape != labels[1].shape or points[0].shape != points[1].shape or len(labels[0]) != len(points[0]):
-        raise ValueError(f"labels are {labels[0].shape}, points are {points[0].shape}")
-    return _core.merge_votes(*labels, *points, *point_labels, n_labels, share, k, threads)
+    if labels[0].shape != labels[1].shape or samples[0].shape != samples[1].shape or len(labels[0]) != len(samples[0]):
+        raise ValueError(f"labels are {labels[0].shape}, samples are {samples[0].shape}")
+    return _core.merge_neighbor_labels(labels, samples, sample_labels, n_labels, weight, k, threads)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import numpy as np
 
 from ramify import _core
-from ramify._core import BeamTree
+from ramify._core import MARGIN_BONUS, BeamTree
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts
 from ramify.base.types import AnyArray, ByteArray, Csr, FloatArray, IntArray, LongArray
 
 __all__ = [
+    "MARGIN_BONUS",
     "BeamTree",
     "balanced_2means",
     "fit_ovr",
@@ -21,18 +22,15 @@ __all__ = [
     "score_candidates",
 ]
 
-LOSSES = {"squared_hinge": 0, "hinge": 1, "logistic": 2}
-
 
 def balanced_2means(
     rows: Csr, depth: int, spherical: bool, max_iterations: int, tolerance: float, seed: int, threads: int
 ) -> IntArray:
-    """Rows in the order of 2^depth parts of equal size; see cpp/kmeans.h."""
+    """Row ids (n,) in the order of 2^depth clusters of equal size; see cpp/linear/balanced_2means.h."""
     if not 0 <= depth <= 30 or 1 << depth > max(1, rows.shape[0]):
-        raise ValueError(f"{rows.shape[0]} rows cannot be halved {depth} times")
-    return _core.balanced_halves(
-        rows.indptr, rows.indices, rows.data, rows.shape[1], depth, spherical, max_iterations, tolerance, seed, threads
-    )
+        raise ValueError(f"{rows.shape[0]} rows cannot be split into halves {depth} times")
+    options = _core.KMeansOptions(spherical=spherical, max_iterations=max_iterations, tolerance=tolerance, seed=seed)
+    return _core.balanced_2means(rows, rows.shape[1], depth, options, threads)
 
 
 def kmeans(
@@ -45,22 +43,11 @@ def kmeans(
     seed: int,
     threads: int,
 ) -> IntArray:
-    """Cluster of each row; see cpp/kmeans.h."""
+    """Cluster id (n,) of each row; see cpp/linear/kmeans.h."""
     if not 1 <= n_clusters <= rows.shape[0]:
-        raise ValueError(f"{rows.shape[0]} rows cannot make {n_clusters} clusters")
-    return _core.kmeans(
-        rows.indptr,
-        rows.indices,
-        rows.data,
-        rows.shape[1],
-        n_clusters,
-        balanced,
-        spherical,
-        max_iterations,
-        tolerance,
-        seed,
-        threads,
-    )
+        raise ValueError(f"n_clusters must be between 1 and the {rows.shape[0]} rows; got {n_clusters}")
+    options = _core.KMeansOptions(spherical=spherical, max_iterations=max_iterations, tolerance=tolerance, seed=seed)
+    return _core.kmeans(rows, rows.shape[1], n_clusters, balanced, options, threads)
 
 
 def fit_ovr(
@@ -68,14 +55,13 @@ def fit_ovr(
     positives: Csr,
     negatives: Csr | None,
     clusters: LongArray,
-    start: Csr | None,
     *,
     loss: str,
     positive_costs: FloatArray,
     negative_cost: float,
     bias: float,
     tolerance: float,
-    max_passes: int,
+    max_epochs: int,
     threshold: float,
     max_weights: int,
     with_relevance: bool,
@@ -85,28 +71,27 @@ def fit_ovr(
 ) -> Csr:
     """Weights (L × (d + 1)) of one-vs-rest classifiers; positives (L × n), negatives (clusters × n).
 
-    See cpp/ovr_solver.h; shapes are checked by `rank.linear.fit_ovr`.
+    See cpp/linear/ovr_solver.h; shapes are checked by `rank.linear.fit_ovr`.
     """
-    csr = X.sparse
-    (indptr, indices, data), *_ = _core.fit_ovr(
-        csr.indptr,
-        csr.indices,
-        csr.data,
-        csr.shape[1],
+    options = _core.SolverOptions(
+        loss=_core.Loss[loss],
+        negative_cost=negative_cost,
+        bias=bias,
+        tolerance=tolerance,
+        max_epochs=max_epochs,
+        threshold=threshold,
+        max_weights=max_weights,
+        seed=seed,
+    )
+    indptr, indices, data = _core.fit_ovr(
+        X.sparse,
+        X.sparse.shape[1],
         X.dense,
         _long(positives, with_relevance),
         None if negatives is None else _long(negatives, False),
         clusters,
-        None if start is None else _long(start, True),
-        LOSSES[loss],
         positive_costs,
-        negative_cost,
-        bias,
-        tolerance,
-        max_passes,
-        threshold,
-        max_weights,
-        seed,
+        options,
         threads,
         progress,
     )
@@ -114,33 +99,33 @@ def fit_ovr(
 
 
 def pack_weights(W: Csr, n_sparse: int, children: LongArray, threads: int) -> tuple[AnyArray, ByteArray, FloatArray]:
-    """Heads, table and codebook of a level's weights (nodes × (d + 1)); see cpp/packed.h."""
-    return _core.pack_weights(W.indptr, W.indices, W.data, n_sparse, children, threads)
+    """Heads, table and codebook of the weights of a level (nodes × (d + 1)); see cpp/linear/packed.h."""
+    return _core.pack_weights(W, n_sparse, children, threads)
 
 
 def score_candidates(
     sparse: tuple[LongArray, IntArray, FloatArray],
     dense: FloatArray,
-    offset: FloatArray,
+    bias: FloatArray,
     X: Csr,
-    vectors: FloatArray,
-    lists: IntArray,
+    X_dense: FloatArray,
+    candidates: IntArray,
     threads: int,
 ) -> FloatArray:
-    """Scores (n, k) of the linear classifiers on the lists (n, k), 0 for -1.
+    """Margins (n, k) of linear classifiers on their candidates (n, k), 0 where the candidate is -1.
 
     Parameters
     ----------
-    sparse : where the weights of each of L classifiers begin (L + 1,), their features and values
+    sparse : sparse weights of L classifiers: indptr (L + 1,), features and values
     dense : (L, D) weights of the dense features
-    offset : (L,)
-    X, vectors : sparse (n × d) and dense (n, D) features; d bounds the features of the weights
+    bias : (L,)
+    X, X_dense : sparse (n × d) and dense (n, D) features; d bounds the features of the weights
     """
-    parts = X.indptr, X.indices, X.data, X.shape[1]
-    return _core.score_lists(*sparse, dense, offset, *parts, np.ascontiguousarray(vectors), lists, threads)
+    X_dense = np.ascontiguousarray(X_dense)
+    return _core.score_candidates(sparse, dense, bias, X, X.shape[1], X_dense, candidates, threads)
 
 
 def _long(matrix: Csr, with_data: bool) -> tuple[LongArray, LongArray, FloatArray | None]:
-    """Return the parts of a matrix with wide indices."""
+    """Return the arrays of a matrix with 64-bit indices."""
     data = np.ascontiguousarray(matrix.data, np.float32) if with_data else None
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), data

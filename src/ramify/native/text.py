@@ -19,9 +19,9 @@ __all__ = [
 def make_analyzer(
     unit: str, ngram_range: tuple[int, int], lowercase: bool, min_token: int, stop_words: Sequence[str]
 ) -> Analyzer:
-    """Analyser that cuts texts into terms; unit is "word", "char" or "char_wb"."""
+    """Analyzer that splits texts into terms; unit is "word", "char" or "char_wb"."""
     if unit not in ("word", "char", "char_wb"):
-        raise ValueError(f"unknown unit of analysis {unit!r}")
+        raise ValueError(f"unit must be word, char or char_wb; got {unit!r}")
     low, high = ngram_range
     if not 1 <= low <= high <= 100:
         raise ValueError(f"ngram_range must be (low, high) with 1 <= low <= high <= 100; got {ngram_range!r}")

@@ -26,9 +26,9 @@ class Adam:
     weight_decay: float = 0.0
 
     @property
-    def native(self) -> native.neural.Adam:
+    def native(self) -> native.neural.AdamOptions:
         """The settings as the native bindings take them."""
-        return self.learning_rate, self.beta1, self.beta2, self.epsilon, self.weight_decay, self.step
+        return native.neural.AdamOptions(**vars(self))
 
 
 @dataclass(eq=False)

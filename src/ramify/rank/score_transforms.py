@@ -13,12 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ramify.base.types import AnyArray
+from ramify.native.linear import MARGIN_BONUS
 
-MARGIN_BONUS = 1e-5
-"""Log score per unit of margin beyond 1. It breaks the ties of a hinge by margin, and is too small to matter otherwise.
-
-All labels below an inner node inherit the node's bonus, which could outweigh their own; it ends at a margin of 2.
-"""
 CERTAIN_MARGIN = 40.0
 """Margin added to a label that every sample has: more than any trained margin."""
 

@@ -1,0 +1,216 @@
+// Clustering, one-vs-rest linear classifiers and beam search.
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+
+#include "bindings/common.h"
+#include "linear/balanced_2means.h"
+#include "linear/beam.h"
+#include "linear/candidates.h"
+#include "linear/kmeans.h"
+#include "linear/ovr_solver.h"
+#include "linear/packed.h"
+
+namespace ramify {
+
+namespace {
+
+Out<std::int32_t> py_balanced_2means(const Csr& rows, std::int64_t n_columns, int depth, const KMeansOptions& options,
+                                     int threads) {
+    const Csr::Arrays parts = rows.arrays();
+    return give(parts.visit(n_columns, [&](const auto& view) {
+        return without_gil([&] { return balanced_2means(view, depth, options, threads); });
+    }));
+}
+
+Out<std::int32_t> py_kmeans(const Csr& rows, std::int64_t n_columns, std::int64_t n_clusters, bool balanced,
+                            const KMeansOptions& options, int threads) {
+    const Csr::Arrays parts = rows.arrays();
+    return give(parts.visit(n_columns, [&](const auto& view) {
+        return without_gil([&] { return kmeans(view, n_clusters, balanced, options, threads); });
+    }));
+}
+
+using LongCsr = std::tuple<In<std::int64_t>, In<std::int64_t>, std::optional<In<float>>>;  // indptr, indices, data
+
+CsrView<std::int64_t> long_view(const LongCsr& matrix, std::int64_t cols) {
+    const auto& [indptr, indices, data] = matrix;
+    return {ssize(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data ? data->data() : nullptr};
+}
+
+CsrParts py_fit_ovr(const Csr& sparse, std::int64_t n_sparse, In2<float> dense, LongCsr positives,
+                    std::optional<LongCsr> negatives, In<std::int64_t> clusters, In<float> positive_costs,
+                    const SolverOptions& options, int threads, const std::function<void(std::int64_t)>& progress) {
+    const Csr::Arrays parts = sparse.arrays();
+    return parts.visit(n_sparse, [&]<class Index>(const CsrView<Index>& view) {
+        OvrProblem<Index> problem;
+        problem.sparse = view;
+        problem.dense = dense.data();
+        problem.n_dense = ssize(dense.shape(1));
+        problem.positives = long_view(positives, view.rows);
+        if (negatives) problem.negatives = long_view(*negatives, view.rows);
+        problem.positive_costs = positive_costs.data();
+        problem.clusters = clusters.data();
+        problem.n_clusters = ssize(clusters.shape(0)) - 1;
+        return give_rows([&] { return fit_ovr(problem, options, threads, progress); });
+    });
+}
+
+std::tuple<Out<std::uint32_t>, Out<std::uint8_t>, Out<float>> py_pack_weights(const Csr& weights,
+                                                                              std::int64_t n_features,
+                                                                              In<std::int64_t> children, int threads) {
+    const Csr::Arrays parts = weights.arrays();
+    PackedWeights packed = parts.visit(n_features, [&](const auto& view) {
+        nb::gil_scoped_release release;
+        std::vector<std::int32_t> first_chunk;
+        std::vector<std::int64_t> chunks;
+        make_chunks(children.data(), ssize(children.shape(0)) - 1, first_chunk, chunks);
+        return pack_weights(view, n_features, chunks.data(), ssize(chunks.size()) - 1, threads);
+    });
+    return {give(std::move(packed.heads)), give(std::move(packed.table)), give(std::move(packed.codebook))};
+}
+
+using SparseWeights = std::tuple<In<std::int64_t>, In<std::int32_t>, In<float>>;  // indptr, features, weights
+
+Out<float, 2> py_score_candidates(SparseWeights sparse, In2<float> dense, In<float> bias, const Csr& X,
+                                  std::int64_t n_columns, In2<float> X_dense, In2<std::int32_t> candidates,
+                                  int threads) {
+    const auto& [indptr, features, weights] = sparse;
+    const LinearClassifiers classifiers{indptr.data(), features.data(),       weights.data(),
+                                        dense.data(),  ssize(dense.shape(1)), bias.data()};
+    const Csr::Arrays parts = X.arrays();
+    return parts.visit(n_columns, [&](const auto& view) {
+        return give_matrix<float>(candidates.shape(0), candidates.shape(1), [&](float* out) {
+            score_candidates(classifiers, view, X_dense.data(), candidates.data(), ssize(candidates.shape(1)), out,
+                             threads);
+        });
+    });
+}
+
+// A tree of packed levels over arrays that Python keeps alive (mostly memory-mapped).
+class PyBeamTree {
+public:
+    PyBeamTree(std::int64_t n_sparse, std::optional<In<std::int32_t>> labels, std::int64_t n_labels, bool repeats)
+        : n_sparse_(n_sparse), labels_(labels) {
+        model_.labels = labels ? labels->data() : nullptr;
+        model_.n_labels = n_labels;
+        model_.repeats = repeats && labels.has_value();  // nodes never repeat
+    }
+
+    // Sizes are checked here; the contents of the table are checked by the search, as far as it follows them.
+    void add_level(In<std::int64_t> children, In<std::uint32_t> heads, In<std::uint8_t> table, In<float> codebook,
+                   In<float> bias, In2<float> dense, int transform, float power) {
+        const std::int64_t n_above = model_.levels.empty() ? 1 : model_.levels.back().n_nodes;
+        const auto n_parents = ssize(children.shape(0)) - 1;
+        if (n_parents != n_above || children.data()[0] != 0 ||
+            !std::is_sorted(children.data(), children.data() + n_parents + 1) ||
+            children.data()[n_parents] > std::numeric_limits<std::int32_t>::max())
+            throw std::invalid_argument("the levels of the tree do not fit together");
+        BeamLevel level;
+        level.n_parents = n_parents;
+        level.n_nodes = children.data()[n_parents];
+        level.children = children.data();
+        const auto n_nodes = static_cast<std::size_t>(level.n_nodes);
+        if (heads.shape(0) != static_cast<std::size_t>(n_sparse_) + 1 || codebook.shape(0) != 256 ||
+            bias.shape(0) != n_nodes || dense.shape(0) != n_nodes || ssize(table.shape(0)) < table_padding ||
+            (!model_.levels.empty() && ssize(dense.shape(1)) != model_.levels.back().n_dense))
+            throw std::invalid_argument("the weights of a level do not fit its nodes");
+        if (transform < 0 || transform > 2)
+            throw std::invalid_argument("transform must be 0 (noop), 1 (sigmoid) or 2 (hinge)");
+        make_chunks(level.children, n_parents, level.first_chunk, level.chunks);
+        level.weights = {n_sparse_,       heads.data(),
+                         table.data(),    ssize(table.shape(0)),
+                         codebook.data(), ssize(level.chunks.size()) - 1};
+        level.bias = bias.data();
+        level.dense = dense.data();
+        level.n_dense = ssize(dense.shape(1));
+        level.transform = static_cast<Transform>(transform);
+        level.power = power;
+        model_.levels.push_back(std::move(level));
+        kept_.emplace_back(children, heads, table, codebook, bias, dense);
+    }
+
+    Ranking search(IndexArray indptr, IndexArray indices, In<float> data, In2<float> dense, std::int64_t depth,
+                   std::int64_t beam_size, std::int64_t k, int threads) const {
+        check_queries(indptr, dense);
+        if (depth < 1 || depth > ssize(model_.levels.size()) || beam_size < 1 || k < 1)
+            throw std::invalid_argument(
+                "depth, beam_size and k must be at least 1, and depth at most the depth of the tree");
+        if (labels_ && ssize(labels_->shape(0)) != model_.levels.back().n_nodes)
+            throw std::invalid_argument("the labels of the tree do not fit its last level");
+        return with_csr(indptr, indices, data.data(), n_sparse_, [&]<class Index>(const CsrView<Index>& view) {
+            return give_ranking(static_cast<std::size_t>(view.rows), k, [&](std::int32_t* ids, float* scores) {
+                beam_search(model_, QueryRows<Index>{view, dense.data()}, {depth, beam_size, k}, threads, ids, scores);
+            });
+        });
+    }
+
+    Out<float> score_selected(IndexArray indptr, IndexArray indices, In<float> data, In2<float> dense,
+                              In<std::int64_t> label_indptr, In<std::int32_t> labels, In<std::int64_t> leaf_indptr,
+                              In<std::int32_t> leaves, int threads) const {
+        check_queries(indptr, dense);
+        std::vector<float> scores(labels.shape(0));
+        with_csr(indptr, indices, data.data(), n_sparse_, [&]<class Index>(const CsrView<Index>& view) {
+            nb::gil_scoped_release release;
+            ramify::score_selected(model_, QueryRows<Index>{view, dense.data()}, label_indptr.data(), labels.data(),
+                                   leaf_indptr.data(), leaves.data(), threads, scores.data());
+        });
+        return give(std::move(scores));
+    }
+
+private:
+    void check_queries(const IndexArray& indptr, const In2<float>& dense) const {
+        const std::int64_t n_dense = model_.levels.empty() ? 0 : model_.levels.back().n_dense;
+        if (ssize(dense.shape(1)) != n_dense || dense.shape(0) + 1 != indptr.shape(0))
+            throw std::invalid_argument("the dense features of the queries do not fit the model");
+    }
+
+    BeamModel model_;
+    std::int64_t n_sparse_;
+    std::optional<In<std::int32_t>> labels_;
+    std::vector<std::tuple<In<std::int64_t>, In<std::uint32_t>, In<std::uint8_t>, In<float>, In<float>, In2<float>>>
+        kept_;
+};
+
+}  // namespace
+
+void bind_linear(nb::module_& m) {
+    m.attr("MARGIN_BONUS") = margin_bonus;
+
+    nb::class_<KMeansOptions>(m, "KMeansOptions")
+        .def(nb::init<bool, int, double, std::uint64_t>(), nb::kw_only(), nb::arg("spherical"),
+             nb::arg("max_iterations"), nb::arg("tolerance"), nb::arg("seed"));
+    m.def("balanced_2means", py_balanced_2means, nb::arg("rows"), nb::arg("n_columns"), nb::arg("depth"),
+          nb::arg("options"), nb::arg("threads"));
+    m.def("kmeans", py_kmeans, nb::arg("rows"), nb::arg("n_columns"), nb::arg("n_clusters"), nb::arg("balanced"),
+          nb::arg("options"), nb::arg("threads"));
+
+    nb::enum_<Loss>(m, "Loss")
+        .value("squared_hinge", Loss::squared_hinge)
+        .value("hinge", Loss::hinge)
+        .value("logistic", Loss::logistic);
+    nb::class_<SolverOptions>(m, "SolverOptions")
+        .def(nb::init<Loss, float, float, float, int, float, std::int64_t, std::uint64_t>(), nb::kw_only(),
+             nb::arg("loss"), nb::arg("negative_cost"), nb::arg("bias"), nb::arg("tolerance"), nb::arg("max_epochs"),
+             nb::arg("threshold"), nb::arg("max_weights"), nb::arg("seed"));
+    m.def("fit_ovr", py_fit_ovr, nb::arg("sparse"), nb::arg("n_sparse"), array("dense"), array("positives"),
+          array("negatives").none(), array("clusters"), array("positive_costs"), nb::arg("options"), nb::arg("threads"),
+          nb::arg("progress").none());
+
+    m.def("pack_weights", py_pack_weights, nb::arg("weights"), nb::arg("n_features"), array("children"),
+          nb::arg("threads"));
+    m.def("score_candidates", py_score_candidates, array("sparse"), array("dense"), array("bias"), nb::arg("X"),
+          nb::arg("n_columns"), array("X_dense"), array("candidates"), nb::arg("threads"));
+    nb::class_<PyBeamTree>(m, "BeamTree")
+        .def(nb::init<std::int64_t, std::optional<In<std::int32_t>>, std::int64_t, bool>(), nb::arg("n_sparse"),
+             array("labels").none(), nb::arg("n_labels"), nb::arg("repeats"))
+        .def("add_level", &PyBeamTree::add_level, array("children"), array("heads"), array("table"), array("codebook"),
+             array("bias"), array("dense"), nb::arg("transform"), nb::arg("power"))
+        .def("search", &PyBeamTree::search, array("indptr"), array("indices"), array("data"), array("dense"),
+             nb::arg("depth"), nb::arg("beam_size"), nb::arg("k"), nb::arg("threads"))
+        .def("score_selected", &PyBeamTree::score_selected, array("indptr"), array("indices"), array("data"),
+             array("dense"), array("label_indptr"), array("labels"), array("leaf_indptr"), array("leaves"),
+             nb::arg("threads"));
+}
+
+}  // namespace ramify

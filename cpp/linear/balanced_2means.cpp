@@ -1,0 +1,129 @@
+#include "linear/balanced_2means.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/parallel.h"
+#include "core/random.h"
+#include "core/scratch.h"
+
+namespace ramify {
+
+namespace {
+
+constexpr std::int64_t rows_at_once = 1024;
+
+class Splitter {
+public:
+    // 2-means with clusters of equal size. Reorders ids: the first half (rounded down) is one cluster, the rest the
+    // other.
+    template <class Index>
+    void split(const CsrView<Index>& rows, std::int32_t* ids, std::int64_t n, const KMeansOptions& options,
+               std::uint64_t seed, int threads) {
+        members_.gather(rows, ids, n);
+        const auto d = static_cast<std::size_t>(members_.n_features);
+        const std::int64_t middle = n / 2;
+        Random random(seed);
+        sums_[0].assign(d, 0.0);
+        sums_[1].assign(d, 0.0);
+        direction_.assign(d, 0.0f);
+        side_.assign(static_cast<std::size_t>(n), 2);
+        scored_.resize(static_cast<std::size_t>(n));
+        // Initial direction: the difference of two random members.
+        const std::int64_t one = random.below(n), second = 1 + random.below(n - 1), other = second == one ? 0 : second;
+        for (const auto& [member, sign] : {std::pair(one, 1.0f), std::pair(other, -1.0f)})
+            for (std::int64_t i = members_.indptr[static_cast<std::size_t>(member)];
+                 i < members_.indptr[static_cast<std::size_t>(member) + 1]; ++i)
+                direction_[static_cast<std::size_t>(members_.indices[static_cast<std::size_t>(i)])] +=
+                    sign * members_.values[static_cast<std::size_t>(i)];
+        for (int iteration = 0;; ++iteration) {
+            parallel_for((n + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
+                for (std::int64_t m = block * rows_at_once; m < std::min(n, (block + 1) * rows_at_once); ++m)
+                    scored_[static_cast<std::size_t>(m)] = {members_.dot(m, direction_.data()), ids[m],
+                                                            static_cast<std::int32_t>(m)};
+            });
+            std::nth_element(scored_.begin(), scored_.begin() + middle, scored_.end(),
+                             [](const Projection& x, const Projection& y) {
+                                 return x.score != y.score ? x.score < y.score : x.id < y.id;
+                             });
+            std::int64_t moved = 0;
+            for (std::int64_t i = 0; i < n; ++i) {
+                const auto m = static_cast<std::size_t>(scored_[static_cast<std::size_t>(i)].member);
+                const std::uint8_t side = i >= middle;
+                if (side_[m] == side) continue;
+                if (side_[m] < 2) members_.add(static_cast<std::int64_t>(m), -1.0, sums_[side_[m]].data());
+                members_.add(static_cast<std::int64_t>(m), 1.0, sums_[side].data());
+                side_[m] = side;
+                ++moved;
+            }
+            if (iteration + 1 >= options.max_iterations ||
+                static_cast<double>(moved) <= 2 * options.tolerance * static_cast<double>(n))
+                break;
+            const double left = scale_of(sums_[0], static_cast<double>(middle), options.spherical);
+            const double right = scale_of(sums_[1], static_cast<double>(n - middle), options.spherical);
+            for (std::size_t f = 0; f < d; ++f)
+                direction_[f] = static_cast<float>(right * sums_[1][f] - left * sums_[0][f]);
+        }
+        // Members keep the order of their ids on each side.
+        sorted_.assign(ids, ids + n);
+        std::int64_t at[2] = {0, middle};
+        for (std::int64_t m = 0; m < n; ++m)
+            ids[at[side_[static_cast<std::size_t>(m)]]++] = sorted_[static_cast<std::size_t>(m)];
+    }
+
+private:
+    struct Projection {
+        float score;
+        std::int32_t id, member;
+    };
+    Members members_;
+    std::vector<double> sums_[2];
+    std::vector<float> direction_;
+    std::vector<std::uint8_t> side_;
+    std::vector<Projection> scored_;
+    std::vector<std::int32_t> sorted_;
+};
+
+}  // namespace
+
+template <class Index>
+std::vector<std::int32_t> balanced_2means(const CsrView<Index>& rows, int depth, const KMeansOptions& options,
+                                          int threads) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(rows.rows));
+    std::iota(ids.begin(), ids.end(), 0);
+    std::vector<std::int64_t> parts{0, rows.rows};
+    constexpr std::int64_t large = 8192;  // nodes of this size are split one by one, with all threads
+    ScratchPool<Splitter> splitters;
+    for (int level = 0; level < depth; ++level) {
+        const auto n_nodes = static_cast<std::int64_t>(parts.size()) - 1;
+        std::vector<std::int64_t> next(static_cast<std::size_t>(2 * n_nodes) + 1);
+        for (std::size_t node = 0; node < static_cast<std::size_t>(n_nodes); ++node) {
+            next[2 * node] = parts[node];
+            next[2 * node + 1] = parts[node] + (parts[node + 1] - parts[node]) / 2;
+        }
+        next.back() = rows.rows;
+        auto split = [&](std::int64_t node, int inner_threads) {
+            const std::int64_t from = parts[static_cast<std::size_t>(node)],
+                               n = parts[static_cast<std::size_t>(node) + 1] - from;
+            if (n < 2) return;
+            const std::uint64_t seed =
+                Random(options.seed ^ (static_cast<std::uint64_t>(level) << 48) ^ static_cast<std::uint64_t>(node))
+                    .next();
+            const ScratchPool<Splitter>::Lease splitter(splitters);
+            (*splitter).split(rows, ids.data() + from, n, options, seed, inner_threads);
+        };
+        if (rows.rows / n_nodes >= large) {
+            for (std::int64_t node = 0; node < n_nodes; ++node) split(node, threads);
+        } else {
+            parallel_for(n_nodes, threads, [&](std::int64_t node, int) { split(node, 1); });
+        }
+        parts = std::move(next);
+    }
+    return ids;
+}
+
+template std::vector<std::int32_t> balanced_2means(const CsrView<std::int32_t>&, int, const KMeansOptions&, int);
+template std::vector<std::int32_t> balanced_2means(const CsrView<std::int64_t>&, int, const KMeansOptions&, int);
+
+}  // namespace ramify

@@ -1,0 +1,33 @@
+// One-vs-rest linear classifiers, cluster by cluster.
+//
+// The labels of a cluster share their training rows: each cluster gets a compact copy of its rows with its features
+// renumbered, so that the weights of 16 labels fit the cache; ovr_kernel.h solves them in lockstep.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/csr.h"
+#include "linear/ovr_kernel.h"
+
+namespace ramify {
+
+template <class Index>
+struct OvrProblem {
+    CsrView<Index> sparse;         // (n × d); d may be 0
+    const float* dense = nullptr;  // (n, n_dense)
+    std::int64_t n_dense = 0;
+    CsrView<std::int64_t> positives;         // (L × n) rows of each label; data: their relevance, or null
+    const float* positive_costs = nullptr;   // (L) C of each label's positives
+    CsrView<std::int64_t> negatives;         // (clusters × n) negatives of each cluster; indptr null: all rows
+    const std::int64_t* clusters = nullptr;  // (clusters + 1) labels of cluster c: [clusters[c], clusters[c + 1])
+    std::int64_t n_clusters = 0;
+};
+
+// Weights (L × (d + n_dense + 1)), the bias in the last column. progress(labels done) is called on the calling thread
+// after each of its jobs.
+template <class Index>
+CsrRows fit_ovr(const OvrProblem<Index>& problem, const SolverOptions& options, int threads,
+                const std::function<void(std::int64_t)>& progress);
+
+}  // namespace ramify

@@ -1,0 +1,168 @@
+// Counts of the terms of one document after the other.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "core/scratch.h"
+#include "text/analyzer.h"
+#include "text/vocabulary.h"
+
+namespace ramify {
+
+// n_docs documents of n_fields texts each, document by document; each term of a field counts with the weight of the
+// field.
+struct Corpus {
+    const TextView* texts = nullptr;
+    std::int64_t n_docs = 0;
+    std::int64_t n_fields = 1;
+    const float* field_weights = nullptr;  // (n_fields)
+};
+
+struct TermCount {
+    std::uint32_t id;
+    float count;
+};
+
+// Counts the terms of one document in a hash table that stays in the L1 cache.
+class DocumentCounter {
+public:
+    // Reserves room for n more terms; call it before add().
+    void reserve_more(std::size_t n) {
+        const std::size_t needed = size_ + n;
+        if (counts_.size() < needed) counts_.resize(needed * 2);
+        if (slots_.size() >= needed * 2) return;
+        slots_.assign(std::bit_ceil(needed * 2), 0);
+        for (std::size_t k = 0; k < size_; ++k) {
+            std::size_t i = slot(counts_[k].id);
+            while (slots_[i] != 0) i = (i + 1) & (slots_.size() - 1);
+            slots_[i] = static_cast<std::uint32_t>(k + 1);
+        }
+    }
+
+    void add(std::uint32_t id, float weight) {
+        for (std::size_t i = slot(id);; i = (i + 1) & (slots_.size() - 1)) {
+            if (slots_[i] == 0) {
+                counts_[size_++] = {id, weight};
+                slots_[i] = static_cast<std::uint32_t>(size_);
+                return;
+            }
+            TermCount& entry = counts_[slots_[i] - 1];
+            if (entry.id == id) {
+                entry.count += weight;
+                return;
+            }
+        }
+    }
+
+    void take(std::vector<TermCount>& row) const {
+        row.assign(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(size_));
+    }
+
+    // To be called before each document.
+    void clear() {
+        size_ = 0;
+        if (slots_.size() > 8192) {  // after an unusually long document
+            slots_ = std::vector<std::uint32_t>(1024, 0);
+            counts_ = {};
+        } else {
+            std::fill(slots_.begin(), slots_.end(), 0u);
+        }
+    }
+
+private:
+    std::size_t slot(std::uint32_t id) const { return (id * 0x9e3779b97f4a7c15u >> 32) & (slots_.size() - 1); }
+
+    std::vector<std::uint32_t> slots_ = std::vector<std::uint32_t>(1024, 0);  // position in counts_ + 1, or 0
+    std::vector<TermCount> counts_;
+    std::size_t size_ = 0;
+};
+
+// Caches the ids of recent terms. Words follow Zipf's law: most lookups end here, in the L1 or L2 cache, instead of in
+// a table of many megabytes.
+class RecentTerms {
+public:
+    // For a few documents filling a large cache would not pay off.
+    explicit RecentTerms(std::int64_t n_docs) : entries_(n_docs < 256 ? 64 : 8192) {}
+
+    struct Entry {
+        std::uint64_t first = 0, last = 0;
+        std::uint32_t length = 0, id = Slot::empty;
+    };
+    Entry& slot(const TermKey& key) { return entries_[key.hash & (entries_.size() - 1)]; }
+    static bool holds(const Entry& entry, const TermKey& key) {  // terms over 16 bytes are never cached
+        return ((entry.first ^ key.first) | (entry.last ^ key.last) | (entry.length ^ key.length)) == 0;
+    }
+
+private:
+    std::vector<Entry> entries_;
+};
+
+// Reused from document to document and from call to call, so that a single query allocates nothing.
+struct DocumentScratch {
+    Analyzer analyzer;
+    DocumentCounter counter;
+    std::vector<TermKey> keys;
+    std::vector<std::uint32_t> ids;
+    std::vector<TermCount> row, sorting;
+    std::vector<double> values;
+    std::vector<std::int32_t> block_indices;
+    std::vector<float> block_data;
+};
+
+using DocumentScratchPool = ScratchPool<DocumentScratch>;
+inline DocumentScratchPool document_scratch;
+
+// Counts the terms of the analyzed text in several loops. Whether a term is cached is unpredictable, so no loop
+// branches on it. Cached terms are resolved at once; the slots of the others are all prefetched before the first is
+// read.
+template <class Prefetch, class Lookup>
+void count_terms(DocumentScratch& s, RecentTerms& recent, float weight, Prefetch&& prefetch, Lookup&& lookup) {
+    const auto& terms = s.analyzer.terms();
+    const std::size_t n = terms.size();
+    if (s.keys.size() < n) s.keys.resize(n * 2), s.ids.resize(n * 2);
+    TermKey* const pending = s.keys.data();
+    std::uint32_t* const ids = s.ids.data();
+    std::size_t n_pending = 0, n_ids = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const TermKey key = s.analyzer.key(terms[i]);
+        const RecentTerms::Entry& entry = recent.slot(key);
+        const bool held = RecentTerms::holds(entry, key);
+        pending[n_pending] = key;
+        n_pending += !held;
+        ids[n_ids] = entry.id;
+        n_ids += held & (entry.id != Slot::empty);
+    }
+    for (std::size_t i = 0; i < n_pending; ++i) prefetch(pending[i].hash);
+    s.counter.reserve_more(n);
+    for (std::size_t i = 0; i < n_ids; ++i) s.counter.add(ids[i], weight);  // while the prefetches are under way
+    for (std::size_t i = 0; i < n_pending; ++i) {
+        const TermKey& key = pending[i];
+        const std::uint32_t id = lookup(key);
+        if (key.length <= 16) recent.slot(key) = {key.first, key.last, static_cast<std::uint32_t>(key.length), id};
+        if (id != Slot::empty) s.counter.add(id, weight);
+    }
+}
+
+// Counts the terms of all fields of one document into s.row. `lookup` returns the id of a term, or Slot::empty to skip
+// it.
+template <class Prefetch, class Lookup>
+void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, DocumentScratch& s,
+                    RecentTerms& recent, Prefetch&& prefetch, Lookup&& lookup) {
+    s.counter.clear();
+    for (std::int64_t f = 0; f < corpus.n_fields; ++f) {
+        const TextView& text = corpus.texts[doc * corpus.n_fields + f];
+        s.analyzer.analyze(spec, text);
+        count_terms(s, recent, corpus.field_weights[f], prefetch, lookup);
+        if (text.length > (1 << 22)) {  // do not keep the memory of an unusually long text
+            s.analyzer = {};
+            s.keys = {};
+            s.ids = {};
+        }
+    }
+    s.counter.take(s.row);
+}
+
+}  // namespace ramify
