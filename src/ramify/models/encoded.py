@@ -71,6 +71,9 @@ class EncodedModel(FeatureModel):
     """
 
     encoder: BagEncoder | TransformerEncoder = param(factory=BagEncoder, doc="encoder of features or texts")
+    checkpoint_dir: str | None = param(
+        None, "directory for checkpoints; an interrupted training resumes from there, to the same bits"
+    )
 
     # ---- samples ----
 

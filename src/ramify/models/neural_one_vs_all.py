@@ -35,9 +35,6 @@ class NeuralOneVsAll(EncodedModel):
     kind: ClassVar[str] = "neural-one-vs-all"
 
     training: TrainingConfig = param(factory=TrainingConfig, doc="training of encoder and classifiers")
-    checkpoint_dir: str | None = param(
-        None, "directory for checkpoints; an interrupted training resumes from there, to the same bits"
-    )
 
     def _fit(self, data: TrainingData) -> None:
         samples = self._fit_samples(data.inputs)

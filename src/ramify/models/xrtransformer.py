@@ -89,9 +89,6 @@ class XRTransformer(EncodedModel):
     )
     embedding_weight: float = param(1.0, "norm of the embedding beside TF-IDF features of norm 1", low=0)
     reuse_tree: bool = param(False, "the ranker uses the matcher tree instead of a second one")
-    checkpoint_dir: str | None = param(
-        None, "directory for checkpoints; an interrupted training resumes from there, to the same bits"
-    )
 
     # ---- training ----
 

@@ -75,9 +75,6 @@ class DeepXMLModel(EncodedModel):
     )
     reranker: bool = param(False, "train a second encoder with classifiers of its own on the best labels")
     training: TrainingConfig = param(factory=TrainingConfig, doc="training of encoder and classifiers")
-    checkpoint_dir: str | None = param(
-        None, "directory for checkpoints; an interrupted training resumes from there, to the same bits"
-    )
 
     # ---- training ----
 

@@ -124,9 +124,6 @@ class Elias(EncodedModel):
         low=0,
     )
     n_models: int = param(1, "members whose scores are averaged, each with clusters of its own", low=1)
-    checkpoint_dir: str | None = param(
-        None, "directory for checkpoints; an interrupted training resumes from there, to the same bits"
-    )
 
     # ---- training ----
 
