@@ -43,21 +43,26 @@ public:
         beam.erase(std::unique(beam.begin(), beam.end()), beam.end());
     }
 
-    // Finds the best path to every label below the clusters in the beam; of equal ones that of the lower cluster.
-    void walk(const GraphView& graph, const float* clusters) {
+    // Finds the best path to every label below the clusters in the beam; of equal ones that of the lower cluster. Not
+    // inlined: inside a large function its inner loop would run out of registers.
+    [[gnu::noinline]] void walk(const GraphView& graph, const float* clusters) {
         start_row(graph.n_labels);
+        // Copies: the compiler has to assume that the stores below change the originals.
+        Path* const paths = paths_.data();
+        std::int32_t* const edges = edges_.data();
+        const std::uint32_t row = row_;
         for (const std::int32_t c : beam)
             for (std::int64_t i = graph.indptr[c]; i < graph.indptr[c + 1]; ++i) {
                 const auto label = static_cast<std::size_t>(graph.labels[i]);
                 const float score = clusters[c] + graph.scores[i];
-                Path& path = paths_[label];
-                if (path.row != row_) {
+                Path& path = paths[label];
+                if (path.row != row) {
                     reached.push_back(static_cast<std::int32_t>(label));
                 } else if (!(score > path.score)) {
                     continue;
                 }
-                path = {row_, score};
-                edges_[label] = static_cast<std::int32_t>(i);
+                path = {row, score};
+                edges[label] = static_cast<std::int32_t>(i);
             }
     }
 
