@@ -20,7 +20,7 @@ def main() -> None:
     print(ramify.evaluate(ranking, test.labels(), train.labels()), end="\n\n")
 
     # The largest nodes below the root, with representative labels.
-    tree = model.export_tree(n_named=3)
+    tree = model.export_tree(n_representatives=3)
     for node in sorted(tree["children"], key=lambda node: -node["n_labels"])[:5]:
         print(node["n_labels"], "labels such as", ", ".join(node["representative"]))
     print(f"\nThe tree as JSON: {len(json.dumps(tree)):,} characters\n")

@@ -18,7 +18,7 @@
 namespace ramify {
 
 // Called from time to time on the calling thread, never on a helper. It may throw: that ends the loop and is passed on.
-// The bindings point it at Python's signal handling, so that Ctrl-C works inside long native work.
+// The bindings set it to Python's signal handling, so that Ctrl-C works inside long native work.
 using InterruptCheck = void (*)();
 inline std::atomic<InterruptCheck> interrupt_check{nullptr};
 

@@ -33,7 +33,7 @@ void check_vocabulary(const VocabularyView& view, std::uint64_t n_bytes) {
         } else if (slot.id >= view.n_terms) {
             ++n_outside;
         } else {
-            // find() compares only the middles of long terms, so the length in a slot must be that of its term.
+            // find() compares only the inner bytes of long terms, so the length in a slot must be that of its term.
             const std::uint64_t length = view.offsets[slot.id + 1] - view.offsets[slot.id];
             n_mislabelled += (slot.meta & 255u) != std::min<std::uint64_t>(length, 255);
         }

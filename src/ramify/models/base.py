@@ -100,7 +100,8 @@ class Model(Config):
         is_int = all(type(label) is int and -(2**63) <= label < 2**63 for label in labels)
         # Strings stay objects: a fixed-width array would pad each to the longest, and strip trailing NULs.
         classes = np.empty(len(labels), np.int64 if is_int else object)
-        classes[:] = labels
+        for i, label in enumerate(labels):  # one by one: NumPy would take tuples for rows
+            classes[i] = label
         return classes
 
     def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
