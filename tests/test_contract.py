@@ -198,7 +198,7 @@ def test_classes(make):
     by_id = make().fit(TEXTS, indicator())
     assert by_id.classes_.dtype.kind == "i"
     assert by_id.classes_.tolist() == [0, 1, 2, 3, 4]
-    for labels in ([("a", 1), ("b", 2)], [("a", 1), "b"], ["1", 1], ["x", "x\x00"]):  # tuples stay tuples, numbers stay numbers
+    for labels in ([("a", 1), ("b", 2)], [("a", 1), "b"], ["1", 1], ["x", "x\x00"]):
         model = make().fit(TEXTS, [[labels[i % 2]] for i in range(len(TEXTS))])
         assert (model.classes_.dtype, model.classes_.shape) == (np.dtype(object), (2,))
         assert list(model.classes_) == list(model.labels_)
