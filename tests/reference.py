@@ -95,11 +95,17 @@ def largest_entries(matrix, n):
     return result.tocsr()
 
 
-def ovr_objective(X, y, w, *, loss="squared_hinge", cost=1.0, bias=1.0):
+def ovr_objective(X, y, w, *, loss="squared_hinge", cost=1.0, bias=1.0, dead_zone=5.0):
     """Primal objective of one classifier: X (n, d) dense, y (n,) of ±1, w (d + 1,) with the bias last."""
     margin = y * (X @ w[:-1] + bias * w[-1])
     shortfall = np.maximum(0, 1 - margin)
-    losses = {"squared_hinge": shortfall**2, "hinge": shortfall, "logistic": np.logaddexp(0, -margin)}[loss]
+    logistic = np.logaddexp(0, -margin)
+    losses = {
+        "squared_hinge": shortfall**2,
+        "hinge": shortfall,
+        "logistic": logistic,
+        "dead_zone_logistic": np.where(y > 0, logistic, np.maximum(0, logistic - np.log1p(np.exp(-dead_zone)))),
+    }[loss]
     return 0.5 * w @ w + (cost * losses).sum()
 
 

@@ -1,5 +1,6 @@
 // Clustering, one-vs-rest linear classifiers and beam search.
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <stdexcept>
 
@@ -126,6 +127,9 @@ public:
         level.n_dense = ssize(dense.shape(1));
         level.transform = static_cast<Transform>(transform);
         level.power = power;
+        for (std::size_t i = 0; i < n_nodes; ++i) level.max_bias = std::max(level.max_bias, bias.data()[i]);
+        for (std::size_t i = 0; i < 256; ++i)
+            level.max_weight = std::max(level.max_weight, std::abs(codebook.data()[i]));
         model_.levels.push_back(std::move(level));
         kept_.emplace_back(children, heads, table, codebook, bias, dense);
     }
@@ -188,10 +192,12 @@ void bind_linear(nb::module_& m) {
     nb::enum_<Loss>(m, "Loss")
         .value("squared_hinge", Loss::squared_hinge)
         .value("hinge", Loss::hinge)
-        .value("logistic", Loss::logistic);
+        .value("logistic", Loss::logistic)
+        .value("dead_zone_logistic", Loss::dead_zone_logistic);
     nb::class_<SolverOptions>(m, "SolverOptions")
-        .def(nb::init<Loss, float, float, float, int, float, std::int64_t, std::uint64_t>(), nb::kw_only(),
-             nb::arg("loss"), nb::arg("negative_cost"), nb::arg("bias"), nb::arg("tolerance"), nb::arg("max_epochs"),
+        .def(nb::init<Loss, float, float, float, float, int, float, std::int64_t, std::uint64_t>(), nb::kw_only(),
+             nb::arg("loss"), nb::arg("negative_cost"), nb::arg("bias"), nb::arg("dead_zone"), nb::arg("tolerance"),
+             nb::arg("max_epochs"),
              nb::arg("threshold"), nb::arg("max_weights"), nb::arg("seed"));
     m.def("fit_ovr", py_fit_ovr, nb::arg("sparse"), nb::arg("n_sparse"), array("dense"), array("positives"),
           array("negatives").none(), array("clusters"), array("positive_costs"), nb::arg("options"), nb::arg("threads"),

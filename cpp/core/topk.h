@@ -61,6 +61,11 @@ public:
         items_.push_back(item);
         if (static_cast<std::int64_t>(items_.size()) >= 2 * k_ + 32) shrink();
     }
+    // Brings the cutoff up to date.
+    void settle() {
+        if (static_cast<std::int64_t>(items_.size()) > k_ || (!full_ && static_cast<std::int64_t>(items_.size()) == k_))
+            shrink();
+    }
     // The best in order. The reference is valid until the next start.
     std::vector<Scored>& finish() {
         items_.resize(static_cast<std::size_t>(topk(items_.data(), static_cast<std::int64_t>(items_.size()), k_)));

@@ -21,9 +21,8 @@ void search_row(const BeamModel& model, const QueryRows<Index>& queries, std::in
     s.nodes.assign(1, {0, 0.0f});
     for (std::int64_t t = 0; t < options.depth; ++t) {
         const BeamLevel& level = model.levels[static_cast<std::size_t>(t)];
-        float* sums = s.score(level, s.nodes, features, values, n_features);
         const std::vector<Scored>& found =
-            s.select(model, t, options, s.nodes, sums, queries.dense + row * level.n_dense, full_stride);
+            s.expand(model, t, options, features, values, n_features, queries.dense + row * level.n_dense);
         if (t + 1 < options.depth) set_beam(found, s.nodes);
         else
             write_row(found.data(), static_cast<std::int64_t>(found.size()), options.k, ids + row * options.k,

@@ -36,6 +36,7 @@ struct BeamLevel {
     std::int64_t n_dense = 0;
     Transform transform = Transform::hinge;
     float power = 3.0f;
+    float max_bias = 0.0f, max_weight = 0.0f;  // upper bounds, for the bound on a child's bonus
 };
 
 // The chunks of a level: children of one parent, at most chunk_width of them.

@@ -94,14 +94,42 @@ public:
                 all_.end());
             for (const Scored& item : all_) best_.add(item);
         } else {
-            const bool has_labels = to_labels && model.labels != nullptr;
-            finish(level, to_labels, parents, sums, dense, stride,
-                   [&](std::int64_t first, const float* scores, std::int64_t n) {
-                       for_each_over(scores, n, [&](std::int64_t j) {
-                           best_.add({scores[j],
-                                      has_labels ? model.labels[first + j] : static_cast<std::int32_t>(first + j)});
-                       });
-                   });
+            add_children(model, level, to_labels, parents, sums, dense, stride);
+        }
+        return best_.finish();
+    }
+
+    // The best children of the nodes of a single query, as `select` finds them, by branch and bound: a child never
+    // scores above its parent, apart from the bonus of wide margins, so nodes are expanded best first, some at a time,
+    // until the next one cannot contribute. The result has the same bits as that of expanding all of them.
+    const std::vector<Scored>& expand(const BeamModel& model, std::int64_t t, const BeamOptions& options,
+                                      const std::int32_t* columns, const float* values, std::int64_t n,
+                                      const float* dense) {
+        const BeamLevel& level = model.levels[static_cast<std::size_t>(t)];
+        const bool last = t + 1 == options.depth, to_labels = t + 1 == static_cast<std::int64_t>(model.levels.size());
+        const std::int64_t wanted = last ? options.k : options.beam_size;
+        const auto n_nodes = static_cast<std::int64_t>(nodes.size());
+        // Enough nodes for twice as many children as wanted, on average; then as many again and again.
+        std::int64_t size = 2 * wanted * level.n_parents / std::max<std::int64_t>(1, level.n_nodes) + 4;
+        if (level.n_dense > 0 || level.transform == Transform::noop || (to_labels && model.repeats) ||
+            2 * size >= n_nodes)
+            return select(model, t, options, nodes, score(level, nodes, columns, values, n), dense,
+                          [](std::int64_t) { return chunk_width; });
+        const float slack = max_bonus(level, to_labels, values, n);
+        by_score_ = nodes;
+        std::sort(by_score_.begin(), by_score_.end(), [](const Node& a, const Node& b) {
+            return a.score != b.score ? a.score > b.score : a.id < b.id;
+        });
+        best_.start(wanted);
+        for (std::int64_t from = 0; from < n_nodes; from += size) {
+            best_.settle();
+            const float bound = by_score_[static_cast<std::size_t>(from)].score;
+            if (bound + slack + 1e-6f * std::abs(bound) < best_.cutoff()) break;
+            if (from > 0) size = std::min(2 * size, n_nodes - from);
+            block_.assign(by_score_.begin() + from, by_score_.begin() + std::min(from + size, n_nodes));
+            std::sort(block_.begin(), block_.end(), [](const Node& a, const Node& b) { return a.id < b.id; });
+            add_children(model, level, to_labels, block_, score(level, block_, columns, values, n), dense,
+                         [](std::int64_t) { return chunk_width; });
         }
         return best_.finish();
     }
@@ -110,6 +138,27 @@ public:
     std::vector<std::int32_t> features;  // a row with 64-bit indices, narrowed
 
 private:
+    // Upper bound of a child's bonus: no margin exceeds the largest bias plus |x|_1 times the largest weight.
+    static float max_bonus(const BeamLevel& level, bool are_labels, const float* values, std::int64_t n) {
+        if (!are_labels) return static_cast<float>(margin_bonus);
+        float norm = 0.0f;
+        for (std::int64_t i = 0; i < n; ++i) norm += std::abs(values[i]);
+        return static_cast<float>(margin_bonus) * 1.001f * (level.max_bias + norm * level.max_weight + 1.0f);
+    }
+
+    template <class Stride>
+    void add_children(const BeamModel& model, const BeamLevel& level, bool to_labels, const std::vector<Node>& parents,
+                      float* sums, const float* dense, Stride&& stride) {
+        const bool has_labels = to_labels && model.labels != nullptr;
+        finish(level, to_labels, parents, sums, dense, stride,
+               [&](std::int64_t first, const float* scores, std::int64_t n) {
+                   for_each_over(scores, n, [&](std::int64_t j) {
+                       best_.add(
+                           {scores[j], has_labels ? model.labels[first + j] : static_cast<std::int32_t>(first + j)});
+                   });
+               });
+    }
+
     // Calls body(j) for scores that may still be among the best; most groups of 16 are skipped at once.
     template <class Body>
     void for_each_over(const float* scores, std::int64_t n, Body&& body) const {
@@ -150,6 +199,7 @@ private:
     }
 
     TopK best_;
+    std::vector<Node> by_score_, block_;
     std::vector<Scored> all_;
     std::vector<std::int32_t> active_, slot_of_;
     std::vector<float> sums_;

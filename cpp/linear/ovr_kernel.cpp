@@ -52,6 +52,8 @@ constexpr float logit_floor = -18.0f;
 // Fractions of the tolerance: a projected gradient below the first is not worth a step, a row whose lanes are all below
 // the second leaves the active set until the next epoch over all rows.
 constexpr float step_fraction = 0.1f, active_fraction = 0.5f;
+// Precision of a Newton step of the dead-zone loss, as a fraction of the tolerance.
+constexpr float newton_fraction = 0.02f;
 
 template <int H>  // H vectors of eight lanes
 struct LaneGroup {
@@ -71,6 +73,17 @@ struct LaneGroup {
     float highest[lanes] = {}, lowest[lanes] = {};  // projected gradients of the last epoch
 
     float common_dual = 0.0f;  // dual variable of every negative at the start
+    float zone_sigma = sigmoid8(all8(-options.dead_zone))[0];
+
+    static constexpr bool is_logistic(Loss loss) {
+        return loss == Loss::logistic || loss == Loss::dead_zone_logistic;
+    }
+
+    // Dual variable, as it is stored, for α = 0.
+    float initial_dual(Loss loss) const {
+        if (loss == Loss::logistic) return logit_floor;
+        return loss == Loss::dead_zone_logistic ? -options.dead_zone - 1.0f : 0.0f;
+    }
 
     static constexpr float infinite = __builtin_inff();
 
@@ -139,9 +152,29 @@ struct LaneGroup {
 
     // C_i of each lane; 0 where the row is not a training sample of the lane's label.
     F8 cost_of(std::int64_t row, int h, I8 positive) const {
-        F8 cost = positive ? load8(positive_cost + 8 * h) : all8(rows.negative[row] ? options.negative_cost : 0.0f);
+        F8 cost = positive ? load8(positive_cost + 8 * h) : all8(rows.negative[row] * options.negative_cost);
         if (scratch.cost != nullptr) cost = positive ? cost * load8(scratch.cost + row * lanes + 8 * h) : cost;
         return bits8(alive >> (8 * h)) ? cost : all8(0.0f);
+    }
+
+    // The root t of  square (C σ(t) - α) + margin + t  for the lanes of a mask, from a first guess. It lies in
+    // [from, to], where the new α is between 0 and C; a Newton step that leaves the bracket becomes a bisection.
+    static F8 newton(F8 t, F8 margin, F8 square, F8 cost, F8 old_alpha, I8 lanes_of, float precision) {
+        F8 from = -margin - square * (cost - old_alpha), to = -margin + square * old_alpha;
+        for (int i = 0; i < 40; ++i) {
+            const F8 sigma = sigmoid8(t);
+            const F8 value = square * (cost * sigma - old_alpha) + margin + t;
+            const F8 slope = square * cost * sigma * (1.0f - sigma) + 1.0f;
+            to = value > 0.0f ? min8(to, t) : to;
+            from = value < 0.0f ? max8(from, t) : from;
+            const F8 tangent = t - value / slope;
+            const F8 next = (tangent >= from) & (tangent <= to) ? tangent : 0.5f * (from + to);
+            const F8 move = next - t;
+            t = next;
+            const I8 far = lanes_of & ((move > precision) | (move < -precision));
+            if (!any8(far)) break;
+        }
+        return t;
     }
 
     // Solves for the dual variables of a row. Returns whether the row stays active for some lane.
@@ -160,31 +193,40 @@ struct LaneGroup {
             const I8 serves = cost > 0.0f;
             float* dual = scratch.dual + row * lanes + 8 * h;
             const F8 old = load8(dual);
-            if (loss != Loss::logistic && rows.singleton_squares != nullptr)
+            if (!is_logistic(loss) && rows.singleton_squares != nullptr)
                 sum[h] += rows.singleton_squares[row] * (old * sign);
-            if constexpr (loss == Loss::logistic) {
+            if constexpr (loss == Loss::dead_zone_logistic) {
+                const F8 margin = sign * sum[h];
+                const float zone = options.dead_zone;
+                // Below -δ the dual of a negative is kept as t = α / (C σ(-δ)) - 1 - δ.
+                const I8 in_zone = ~positive & (old < -zone);
+                F8 gradient = margin + (in_zone ? all8(-zone) : old);
+                gradient = in_zone & (old <= -zone - 1.0f) ? min8(gradient, all8(0.0f)) : gradient;
+                gradient = serves ? gradient : all8(0.0f);
+                high[h] = max8(high[h], gradient);
+                low[h] = min8(low[h], gradient);
+                active |= (gradient > min_active) | (gradient < -min_active);
+                const I8 worth = (gradient > min_step) | (gradient < -min_step);
+                step[h] = all8(0.0f);
+                if (!any8(worth)) continue;
+                const F8 rim = cost * zone_sigma;  // α where the dead zone ends
+                const F8 old_alpha = in_zone ? rim * (old + zone + 1.0f) : cost * sigmoid8(old);
+                const F8 linear = max8(old_alpha - (margin - zone) / max8(square, all8(1e-12f)), all8(0.0f));
+                const I8 to_zone = ~positive & (linear <= rim);
+                F8 t = in_zone ? all8(-zone) : old;
+                if (any8(worth & ~to_zone)) t = newton(t, margin, square, cost, old_alpha, worth & ~to_zone, newton_fraction * options.tolerance);
+                const F8 alpha = to_zone ? linear : cost * sigmoid8(t);
+                const F8 next = to_zone ? linear / max8(rim, all8(1e-30f)) - zone - 1.0f : t;
+                store8(dual, worth ? next : old);
+                step[h] = worth ? (alpha - old_alpha) * sign : all8(0.0f);
+            } else if constexpr (loss == Loss::logistic) {
                 const F8 margin = sign * sum[h];
                 F8 t = old;
                 const F8 old_alpha = cost * sigmoid8(old);
                 const F8 gradient = serves ? margin + t : all8(0.0f);
                 high[h] = max8(high[h], gradient);
                 low[h] = min8(low[h], gradient);
-                // The root lies in [from, to], where alpha is between 0 and C; a Newton step that leaves the bracket
-                // becomes a bisection.
-                F8 from = -margin - square * (cost - old_alpha), to = -margin + square * old_alpha;
-                for (int i = 0; i < 40; ++i) {
-                    const F8 sigma = sigmoid8(t);
-                    const F8 value = square * (cost * sigma - old_alpha) + margin + t;
-                    const F8 slope = square * cost * sigma * (1.0f - sigma) + 1.0f;
-                    to = value > 0.0f ? min8(to, t) : to;
-                    from = value < 0.0f ? max8(from, t) : from;
-                    const F8 newton = t - value / slope;
-                    const F8 next = (newton >= from) & (newton <= to) ? newton : 0.5f * (from + to);
-                    const F8 move = next - t;
-                    t = next;
-                    const I8 far = serves & ((move > 1e-3f) | (move < -1e-3f));
-                    if (!any8(far)) break;
-                }
+                t = newton(t, margin, square, cost, old_alpha, serves, 1e-3f);
                 t = serves ? t : old;
                 store8(dual, t);
                 step[h] = serves ? (cost * sigmoid8(t) - old_alpha) * sign : all8(0.0f);
@@ -236,7 +278,7 @@ struct LaneGroup {
     }
 
     bool converged(int l) const {
-        if (options.loss == Loss::logistic) return highest[l] < options.tolerance && lowest[l] > -options.tolerance;
+        if (is_logistic(options.loss)) return highest[l] < options.tolerance && lowest[l] > -options.tolerance;
         return !(highest[l] - lowest[l] > options.tolerance);
     }
 
@@ -253,7 +295,7 @@ struct LaneGroup {
     // form. For the squared hinge loss and s_i = x_i · Σ x,  a = 2 C Σ s_i / (|Σ x|² + 2 C Σ s_i²).
     void find_common_init() {
         for (std::int64_t f = 0; f < n_weights; ++f) scratch.init[f] = 0.0f;
-        if (options.loss == Loss::logistic) return;
+        if (is_logistic(options.loss)) return;
         auto each_value = [&](std::int64_t row, auto&& body) {
             for (std::int64_t i = rows.start[row]; i < rows.start[row] + rows.length[row]; ++i)
                 body(rows.indices[i], rows.values[i]);
@@ -312,6 +354,7 @@ struct LaneGroup {
             const std::int64_t row = labels.rows[i];
             scratch.positive[row] = static_cast<std::uint16_t>(scratch.positive[row] | bit);
             if (scratch.cost != nullptr) scratch.cost[row * lanes + l] = labels.relevance[i];
+            if (options.loss == Loss::dead_zone_logistic) scratch.dual[row * lanes + l] = logit_floor;
         }
         init_lane(l);
     }
@@ -356,7 +399,7 @@ struct LaneGroup {
             scratch.order[row] = static_cast<std::int32_t>(row);
             scratch.positive[row] = 0;
             for (int h = 0; h < H; ++h)
-                store8(scratch.dual + row * lanes + 8 * h, all8(loss == Loss::logistic ? logit_floor : 0.0f));
+                store8(scratch.dual + row * lanes + 8 * h, all8(initial_dual(loss)));
         }
         for (int l = 0; l < lanes; ++l) positive_cost[l] = 0.0f;
         for (int l = 0; l < lanes && first + l < labels.n; ++l) open_lane(l);
@@ -391,7 +434,8 @@ void solve(const SolverRows& rows, const SolverLabels& labels, const SolverOptio
     group.find_common_init();
     Random random(options.seed + static_cast<std::uint64_t>(from));
     for (group.first = from; group.first < to; group.first += LaneGroup<H>::lanes) {
-        if (options.loss == Loss::logistic) group.template run<Loss::logistic>(random);
+        if (options.loss == Loss::dead_zone_logistic) group.template run<Loss::dead_zone_logistic>(random);
+        else if (options.loss == Loss::logistic) group.template run<Loss::logistic>(random);
         else if (options.loss == Loss::hinge) group.template run<Loss::hinge>(random);
         else group.template run<Loss::squared_hinge>(random);
     }

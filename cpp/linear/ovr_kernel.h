@@ -9,6 +9,15 @@
 //   hinge:          G = y_i w·x_i - 1,                   α_i ← min(C_i, max(0, α_i - G / |x_i|²))
 //   logistic:       α_i = C_i σ(t) with the root t of    |x_i|² (C_i σ(t) - α_i) + y_i w·x_i + t = 0
 //
+// The dead-zone logistic loss is the logistic one for positives. A negative with m = -w·x_i costs nothing beyond a margin
+// δ:  loss(m) = max(0, log(1 + e^-m) - log(1 + e^-δ)). It is convex with a kink at δ, where its slope jumps from -σ(-δ)
+// to 0. So in the dual an α_i between 0 and C_i σ(-δ) belongs to m = δ exactly, and the gradient there is linear:
+//
+//   α_i ≤ C_i σ(-δ):  G = m - δ,  α_i ← max(0, α_i - G / |x_i|²);   above it the root t ≥ -δ as for the logistic loss
+//
+// α_i = 0 is reached exactly: easy negatives neither pull the weights nor need another visit, where the logistic loss
+// revisits all of them for ever.
+//
 // and then w += (α_i - α_i_before) y_i x_i. A lane is one label. The weights of all lanes lie side by side,
 // [feature][lane], so that one visit of a row serves every lane. All lanes share the order in which rows are visited;
 // each has its own dual variables and stops by itself.
@@ -18,12 +27,13 @@
 
 namespace ramify {
 
-enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2 };
+enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2, dead_zone_logistic = 3 };
 
 struct SolverOptions {
     Loss loss = Loss::squared_hinge;
     float negative_cost = 1.0f;  // C of a negative
     float bias = 1.0f;           // value of the constant feature; 0: none
+    float dead_zone = 5.0f;      // δ of the dead-zone logistic loss
     float tolerance = 0.1f;      // on the projected gradients of an epoch
     int max_epochs = 100;
     float threshold = 0.0f;        // weights of smaller magnitude are dropped
@@ -47,7 +57,7 @@ struct SolverRows {
     const std::int32_t* dense_row = nullptr;  // (n) row of `dense`
     std::int64_t n_dense = 0;
     const float* squares = nullptr;          // (n) |x|², bias included
-    const std::uint8_t* negative = nullptr;  // (n) 0: a training sample only of the labels that it has
+    const float* negative = nullptr;  // (n) weight of the row as a negative; 0: a training sample only of its own labels
     const float* singleton_values = nullptr;
     const float* singleton_squares =
         nullptr;  // (n) squared norm of a row's singleton features; null: none are taken out
@@ -68,7 +78,7 @@ struct SolverLabels {
 // Scratch memory for up to 16 lanes.
 struct SolverScratch {
     float* weights = nullptr;           // (n_weights, lanes) zeros; left as zeros
-    float* dual = nullptr;              // (n, lanes) α, or t for the logistic loss
+    float* dual = nullptr;              // (n, lanes) α, or t for the logistic losses
     float* cost = nullptr;              // (n, lanes), only with relevance
     std::uint16_t* positive = nullptr;  // (n) bit l: positive for lane l
     std::int32_t* order = nullptr;      // (n)

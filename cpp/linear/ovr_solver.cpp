@@ -164,16 +164,16 @@ private:
                                rows_used_.end());
             rows_used_.erase(std::unique(rows_used_.begin(), rows_used_.end()), rows_used_.end());
             all = static_cast<std::int64_t>(n_negatives) == n_rows;
-            negative_.assign(rows_used_.size(), 0);
+            negative_.assign(rows_used_.size(), 0.0f);
             std::size_t at = 0;
             for (std::int64_t i = m.indptr[cluster]; i < m.indptr[cluster + 1]; ++i) {
                 while (rows_used_[at] < m.indices[i]) ++at;
-                negative_[at] = 1;
+                negative_[at] = m.data != nullptr ? m.data[i] : 1.0f;
             }
         }
         if (all) {
             rows_used_.clear();
-            negative_.assign(static_cast<std::size_t>(n_rows), 1);
+            if (problem_.negatives.indptr == nullptr) negative_.assign(static_cast<std::size_t>(n_rows), 1.0f);
         }
         const std::int64_t n = all ? n_rows : static_cast<std::int64_t>(rows_used_.size());
         // A cluster with a large fraction of all rows has nearly all features: a copy would save nothing.
@@ -223,7 +223,7 @@ private:
     template <class RowOf>
     void copy_rows(std::int64_t n, std::int64_t total, const RowOf& row_of) {
         const std::size_t n_words = static_cast<std::size_t>(problem_.sparse.cols + 63) / 64;
-        const bool extract = options_.loss != Loss::logistic;
+        const bool extract = options_.loss != Loss::logistic && options_.loss != Loss::dead_zone_logistic;
         used_.assign(n_words, 0);
         shared_.assign(n_words, 0);
         local_index_.resize(static_cast<std::size_t>(problem_.sparse.cols));
@@ -295,7 +295,7 @@ private:
     std::vector<std::int64_t> start_;
     std::vector<std::int32_t> length_, dense_row_, local_index_, columns_, singleton_rows_;
     std::vector<float> squares_, singleton_values_, singleton_squares_;
-    std::vector<std::uint8_t> negative_;
+    std::vector<float> negative_;
     std::vector<std::uint64_t> used_, shared_;
     LargeVector<std::int32_t> indices_;
     LargeVector<float> values_, weights_, dual_, cost_, init_;

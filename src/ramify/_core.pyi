@@ -105,6 +105,7 @@ class Loss(enum.Enum):
     squared_hinge = 0
     hinge = 1
     logistic = 2
+    dead_zone_logistic = 3
 
 class SolverOptions:
     def __init__(
@@ -113,6 +114,7 @@ class SolverOptions:
         loss: Loss,
         negative_cost: float,
         bias: float,
+        dead_zone: float,
         tolerance: float,
         max_epochs: int,
         threshold: float,

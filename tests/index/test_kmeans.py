@@ -123,6 +123,18 @@ def test_kmeans_trees():
     assert [len(cluster) for cluster in leaf_clusters(balanced)] == [50] * 6
 
 
+def test_min_leaf_size_gives_nodes_with_few_labels_fewer_children():
+    Z = vectors(n=400)
+    sizes = {}
+    for minimum in (1, 25):
+        tree = build_tree(Z, TreeConfig(branching=40, max_leaf_size=60, min_leaf_size=minimum, max_depth=2))
+        sizes[minimum] = [len(members) for members in leaf_clusters(tree)]
+        assert sum(sizes[minimum]) == 400
+        assert max(sizes[minimum]) <= 60
+    assert np.mean(sizes[25]) >= 25 > np.mean(sizes[1])
+    assert len(build_tree(Z, TreeConfig(max_leaf_size=60, min_leaf_size=10**6, max_depth=1)).levels[0]) == 2
+
+
 def test_zero_and_identical_rows_are_assigned_to_clusters():
     Z = vectors(n=100).tolil()
     Z[::3] = 0

@@ -92,6 +92,25 @@ def test_unlimited_beam_scores_every_label(kind, transform, n_dense):
     assert np.allclose(scores, np.take_along_axis(expected, ids, axis=1), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["many", "paths"])
+@pytest.mark.parametrize("transform", ["l1-hinge", "l4-norm", "sigmoid"])
+@pytest.mark.parametrize("wide_margins", [False, True])
+def test_branch_and_bound_finds_what_expanding_every_node_finds(kind, transform, wide_margins):
+    """Single queries stop early; batches of 256 rows and more expand the whole beam. Both give the same bits."""
+    model, _ = make_model(kind, transform)
+    if wide_margins:  # labels whose bonus exceeds the distance of many parents
+        levels = [dataclasses.replace(level, bias=level.bias.copy()) for level in model.levels]
+        levels[-1].bias[::7] += 5000
+        model = LinearTree(model.tree, levels, model.transforms, model.n_sparse)
+    X = queries(n=300)
+    for k, beam in ((1, 50), (3, 20), (10, 50), (100, 50), (5, 10**6)):
+        ids, scores = model.search(X, k, beam)
+        for row in range(0, 300, 7):
+            one = model.search(Mixed(X.sparse[row], X.dense[row : row + 1]), k, beam)
+            assert np.array_equal(one[0][0], ids[row])
+            assert np.array_equal(one[1][0], scores[row])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_narrow_beam_against_the_reference(kind):
     model, weights = make_model(kind)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import reference
 from scipy import sparse
+from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from variants import digests
 
 from ramify import DataError
 from ramify.base.mixed import Mixed
+from ramify.base.sparse import as_csr
 from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
 
 pytestmark = pytest.mark.native
@@ -39,6 +41,7 @@ def signs(Y, label):
     return np.where(Y[:, [label]].toarray().ravel() > 0, 1.0, -1.0)
 
 
+LOSSES = ["squared_hinge", "hinge", "logistic", "dead_zone_logistic"]
 EXACT = {"threshold": 0.0, "tolerance": 1e-3, "max_epochs": 5000}
 
 
@@ -64,7 +67,56 @@ def test_reaches_the_optimum_of_liblinear(loss, C):
         assert ours == pytest.approx(best, rel=5e-3)
 
 
-@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+@pytest.mark.parametrize("C", [0.1, 1.0, 10.0])
+def test_reaches_the_optimum_of_the_dead_zone_loss(C):
+    """The loss has a kink and no other library: a general minimizer of the primal objective finds nothing better."""
+    X, Y = problem(seed=1)
+    wide = X.toarray()
+    for zone in (1.0, 5.0):
+        config = LinearConfig(loss="dead_zone_logistic", dead_zone=zone, C=C, **EXACT)
+        W = fit_ovr(X, Y, config=config).toarray().astype(float)
+        for label in (0, 7, 20):
+            y = signs(Y, label)
+
+            def objective(w, y=y, zone=zone):
+                return reference.ovr_objective(wide, y, w, loss="dead_zone_logistic", cost=C, dead_zone=zone)
+
+            ours = objective(W[label])
+            starts = W[label], np.zeros(W.shape[1]), liblinear(X, y, "logistic", C)
+            best = min(minimize(objective, w, method="L-BFGS-B", options={"maxfun": 60000}).fun for w in starts)
+            assert ours <= best * (1 + 5e-3)
+
+
+def test_easy_negatives_have_no_influence():
+    """Negatives beyond the dead zone leave the solution as it is; with the logistic loss they change it."""
+    X, Y = problem(seed=3, n_labels=1)
+    w = fit_ovr(X, Y, config=LinearConfig(loss="dead_zone_logistic", **EXACT)).toarray()[0]
+    easy = sparse.csr_matrix(np.tile(-(8 + w[-1]) * w[:-1] / (w[:-1] @ w[:-1]), (400, 1)), dtype=np.float32)
+    more, labels = sparse.vstack([X, easy], format="csr"), sparse.vstack([Y, sparse.csr_matrix((400, 1))], format="csr")
+    for loss, changes in (("dead_zone_logistic", False), ("logistic", True)):
+        config = LinearConfig(loss=loss, **EXACT)
+        W = fit_ovr(X, Y, config=config).toarray()
+        with_easy = fit_ovr(as_csr(more), as_csr(labels), config=config).toarray()
+        assert (np.abs(W - with_easy).max() > 0.02) == changes
+
+
+def test_weights_of_negatives():
+    """A negative of weight 3 counts like three copies of it."""
+    X, Y = problem(n=60, seed=4, n_labels=3)
+    config = LinearConfig(loss="dead_zone_logistic", **EXACT)
+    M = sparse.csr_matrix(np.ones((60, 1), np.float32))
+    M.data[::4] = 3
+    weighted = fit_ovr(X, Y, M, config=config).toarray()
+    copies = np.flatnonzero(M.toarray().ravel() == 3)
+    copies = np.concatenate([copies, copies])
+    all_X, all_Y = sparse.vstack([X, X[copies]], format="csr"), sparse.vstack([Y, 0 * Y[copies]], format="csr")
+    for label in range(3):
+        keep = np.concatenate([np.ones(60, bool), Y[copies, label].toarray().ravel() == 0])
+        copied = fit_ovr(as_csr(all_X[keep]), as_csr(all_Y[keep][:, [label]]), config=config).toarray()
+        assert weighted[label] == pytest.approx(copied[0], abs=0.02)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_default_tolerance_is_close_to_the_optimum(loss):
     X, Y = problem(n=400, seed=2)
     approximate = fit_ovr(X, Y, config=LinearConfig(loss=loss, threshold=0.0)).toarray()
@@ -140,7 +192,7 @@ def test_training_set_is_the_rows_of_the_cluster_and_all_positives():
         assert not W[label][features].any()
 
 
-@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+@pytest.mark.parametrize("loss", LOSSES[:3])
 def test_small_clusters_among_many_samples(loss):
     """The solver copies the rows of a small cluster, and treats features of a single row separately."""
     random = np.random.default_rng(2)
@@ -173,7 +225,7 @@ def test_a_label_in_several_clusters_is_trained_in_each():
     assert not np.allclose(W[0], W[4], atol=0.05)
 
 
-@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic"])
+@pytest.mark.parametrize("loss", LOSSES)
 def test_same_bits_for_any_number_of_threads(loss):
     X, Y = problem(n=300, n_labels=90, seed=7)
     clusters = np.array([0, 40, 41, 90])
@@ -203,7 +255,7 @@ from ramify.rank.linear import LinearConfig, fit_ovr
 from ramify import native
 X, Y = problem(n=300, n_labels=37, seed=9)
 out = [native.matrix.isa().encode()]
-for loss in ("squared_hinge", "hinge", "logistic"):
+for loss in ("squared_hinge", "hinge", "logistic", "dead_zone_logistic"):
     W = fit_ovr(X, Y, config=LinearConfig(loss=loss), threads=2)
     out += [W.data.tobytes(), W.indices.tobytes()]
 print(native.matrix.isa(), hashlib.sha256(b"".join(out[1:])).hexdigest())
@@ -251,7 +303,7 @@ def test_degenerate_input():
     every = sparse.csr_matrix(np.ones((120, 2), np.float32))
     assert np.all(margins(X, fit_ovr(X, every, config=config)) > 0)
     for scale in (1e-6, 1e6):
-        for loss in ("squared_hinge", "hinge", "logistic"):
+        for loss in ("squared_hinge", "hinge", "logistic", "dead_zone_logistic"):
             W = fit_ovr(
                 X * np.float32(scale), problem()[1], config=LinearConfig(loss=loss, threshold=0.0, max_epochs=20)
             )

@@ -39,6 +39,12 @@ class TreeConfig(Config):
     max_leaf_size: int = param(
         100, "labels per leaf cluster at most; raising it lets a beam reach more labels, and takes longer", low=1
     )
+    min_leaf_size: int = param(
+        1,
+        "kmeans: mean number of labels per leaf cluster at least: nodes with few labels get fewer children; raising it "
+        "trains faster and makes models smaller",
+        low=1,
+    )
     max_depth: int | None = param(2, "levels of clusters above the labels at most; None: no limit", low=1)
     balanced: bool = param(False, "kmeans: clusters of equal size; those of 'balanced-2means' always are")
     spherical: bool = param(True, "cluster by cosine similarity; False: by Euclidean distance")
@@ -114,7 +120,8 @@ def _build_kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelT
             node_seed = (seed * 1_000_003 + len(levels) * 1_000_000_007 + node) % (1 << 63)
             # On the last level that max_depth allows, a child that is still too large is replaced by its own parts.
             is_last = len(levels) + 1 == max_depth
-            stack = [(cluster, len(cluster) > config.max_leaf_size, config.branching)]
+            branching = min(config.branching, max(2, len(cluster) // config.min_leaf_size))
+            stack = [(cluster, len(cluster) > config.max_leaf_size, branching)]
             while stack:
                 labels, is_large, n_clusters = stack.pop()
                 if not is_large:

@@ -89,6 +89,16 @@ class XRLinear(LinearModel):
         "there ('matcher'), or both",
     )
     node_negatives: mining.Scheme = param("teacher", "negatives of the classifiers of inner nodes")
+    matcher_kept: int = param(
+        5, "matcher: best clusters of a sample that always take it as a negative; raising it is slower", low=0
+    )
+    matcher_fraction: float = param(
+        1.0,
+        "matcher: fraction of the samples that the other clusters of the beam take as negatives, drawn at random and "
+        "weighted by its inverse; lowering it is faster; 1: all",
+        above=0,
+        high=1,
+    )
     relevance_norm: Literal["none", "l1", "l2", "max"] = param(
         "none", "normalization of given relevance within each sample, at each level"
     )
@@ -194,10 +204,10 @@ class XRLinear(LinearModel):
         title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
         with progress(title, sum(tree.widths), self.verbose) as advance:
             for t, children in enumerate(tree.levels):
-                M = None
+                M = pool = None
                 if t > 0:
                     matcher = LinearTree(tree, levels, transforms[:t], n_sparse)
-                    M = self._mine_negatives(X, nodes[t - 1], matcher, options.negatives, t)
+                    M, pool = self._mine_negatives(X, nodes[t - 1], matcher, options.negatives, t, self.seed + index)
                 W = fit_ovr(
                     X,
                     nodes[t],
@@ -209,26 +219,40 @@ class XRLinear(LinearModel):
                     threads=self.threads,
                     progress=steps(advance),
                 )
-                extra = mining.extra_margins(nodes[t], M, children, are_labels=t == tree.depth - 1)
+                extra = mining.extra_margins(nodes[t], pool, children, are_labels=t == tree.depth - 1)
                 levels.append(PackedLevel.pack(W, children, n_sparse, self.linear.bias, self.threads, extra))
         return LinearTree(tree, levels, transforms, n_sparse)
 
     def _mine_negatives(
-        self, X: Mixed, Y_above: Csr, matcher: LinearTree, extra: Sequence[Csr | None] | None, level: int
-    ) -> Csr:
-        """M (n × nodes above) of a level: which samples give negatives to the children of each node."""
-        parts = []
+        self,
+        X: Mixed,
+        Y_above: Csr,
+        matcher: LinearTree,
+        extra: Sequence[Csr | None] | None,
+        level: int,
+        seed: int,
+    ) -> tuple[Csr, Csr]:
+        """M (n × nodes above) of a level: which samples give negatives to the children of each node, with weights.
+
+        Returns M, and the pool of all samples that it was drawn from.
+        """
+        certain, n_above = [], Y_above.shape[1]
         scheme = self.negatives if level == matcher.tree.depth - 1 else self.node_negatives
         if "teacher" in scheme:
-            parts.append(mining.teacher(Y_above))
-        if "matcher" in scheme:
-            width = min(self.beam_size, Y_above.shape[1])
-            proposed, _ = matcher.search(X, width, self.beam_size, resolve_threads(self.threads))
-            parts.append(mining.matcher(proposed, Y_above.shape[1]))
+            certain.append(mining.teacher(Y_above))
         own = extra[level] if extra is not None and level < len(extra) else None
         if own is not None:
-            parts.append(as_csr(own, f"negatives[{level}]"))
-        return mining.union(*parts)
+            certain.append(as_csr(own, f"negatives[{level}]"))
+        if "matcher" not in scheme:
+            M = mining.union(*certain)
+            return M, M
+        width = min(self.beam_size, n_above)
+        proposed, _ = matcher.search(X, width, self.beam_size, resolve_threads(self.threads))
+        pool = mining.union(*certain, mining.matcher(proposed, n_above))
+        if self.matcher_fraction == 1.0 or width <= self.matcher_kept:
+            return pool, pool
+        sampled = mining.sampled_matcher(proposed, n_above, self.matcher_kept, self.matcher_fraction, seed)
+        return mining.with_weights(mining.union(*certain), sampled) if certain else sampled, pool
 
     def _represent_labels(self, X: Mixed, Y: Csr, label_features: Any, index: int) -> Csr | FloatArray:
         kinds = (

@@ -28,8 +28,13 @@ from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 class LinearConfig(Config):
     """Parameters of one-vs-rest linear classifiers."""
 
-    loss: Literal["squared_hinge", "hinge", "logistic"] = param(
-        "squared_hinge", "loss of a margin; 'logistic' also separates labels beyond a margin of 1"
+    loss: Literal["squared_hinge", "hinge", "logistic", "dead_zone_logistic"] = param(
+        "squared_hinge",
+        "loss of a margin; 'logistic' also orders labels beyond a margin of 1; 'dead_zone_logistic' is logistic, but a "
+        "negative with a margin above `dead_zone` costs nothing, which trains faster",
+    )
+    dead_zone: float = param(
+        5.0, "margin δ beyond which a negative has no loss, for 'dead_zone_logistic'; raising it is slower", above=0
     )
     C: float = param(1.0, "inverse regularization strength; raising it fits the training data more closely", above=0)
     positive_weight: float = param(1.0, "factor on the loss of positives; raising it favors recall", above=0)
@@ -120,6 +125,7 @@ def fit_ovr(
         positive_costs=config.positive_costs(np.bincount(positives.indices, minlength=n_labels)),
         negative_cost=config.C * config.negative_weight,
         bias=config.bias,
+        dead_zone=config.dead_zone,
         tolerance=config.tolerance,
         max_epochs=config.max_epochs,
         threshold=config.threshold,

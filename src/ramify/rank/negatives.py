@@ -29,6 +29,39 @@ def matcher(proposed: IntArray, n_clusters: int) -> Csr:
     return indicator_from_ids(proposed, n_clusters)
 
 
+def sampled_matcher(proposed: IntArray, n_clusters: int, n_kept: int, fraction: float, seed: int) -> Csr:
+    """Matcher-aware negatives by importance sampling: of all but the best clusters of a sample only a fraction is kept.
+
+    Parameters
+    ----------
+    proposed : (n, beam) clusters that the search proposes, best first, -1 for padding
+    n_kept : best clusters of each sample that always take it as a negative, with weight 1
+    fraction : probability with which the others take it, with weight 1 / fraction: the expected loss is the same
+
+    Returns
+    -------
+    M : (n × clusters) weights
+    """
+    n, beam = proposed.shape
+    random = np.random.default_rng(seed).random((n, beam), np.float32)
+    drawn = (np.arange(beam) < n_kept) | (random < fraction)
+    ids = np.where(drawn, proposed, np.int32(-1))
+    weights = np.where(np.arange(beam) < n_kept, np.float32(1), np.float32(1 / fraction))
+    order = np.argsort(ids, axis=1, kind="stable")
+    ids, weights = np.take_along_axis(ids, order, 1), np.broadcast_to(weights, ids.shape)
+    weights = np.take_along_axis(weights, order, 1)
+    M = indicator_from_ids(ids, n_clusters, are_sorted=True)
+    M.data = np.ascontiguousarray(weights[ids >= 0], np.float32)
+    return M
+
+
+def with_weights(certain: Csr, weighted: Csr) -> Csr:
+    """Join negatives of weight 1 (n × clusters) with weighted ones; an entry of both has weight 1."""
+    rest = weighted - weighted.multiply(pattern(certain))
+    rest.eliminate_zeros()
+    return sparse.csr_matrix(pattern(certain) + rest)
+
+
 def union(*parts: Csr) -> Csr:
     """Samples that any of the given matrices selects."""
     if len({part.shape for part in parts}) != 1:
