@@ -117,9 +117,8 @@ public:
                           [](std::int64_t) { return chunk_width; });
         const float slack = max_bonus(level, to_labels, values, n);
         by_score_ = nodes;
-        std::sort(by_score_.begin(), by_score_.end(), [](const Node& a, const Node& b) {
-            return a.score != b.score ? a.score > b.score : a.id < b.id;
-        });
+        std::sort(by_score_.begin(), by_score_.end(),
+                  [](const Node& a, const Node& b) { return a.score != b.score ? a.score > b.score : a.id < b.id; });
         best_.start(wanted);
         for (std::int64_t from = 0; from < n_nodes; from += size) {
             best_.settle();
@@ -150,13 +149,13 @@ private:
     void add_children(const BeamModel& model, const BeamLevel& level, bool to_labels, const std::vector<Node>& parents,
                       float* sums, const float* dense, Stride&& stride) {
         const bool has_labels = to_labels && model.labels != nullptr;
-        finish(level, to_labels, parents, sums, dense, stride,
-               [&](std::int64_t first, const float* scores, std::int64_t n) {
-                   for_each_over(scores, n, [&](std::int64_t j) {
-                       best_.add(
-                           {scores[j], has_labels ? model.labels[first + j] : static_cast<std::int32_t>(first + j)});
-                   });
-               });
+        finish(
+            level, to_labels, parents, sums, dense, stride,
+            [&](std::int64_t first, const float* scores, std::int64_t n) {
+                for_each_over(scores, n, [&](std::int64_t j) {
+                    best_.add({scores[j], has_labels ? model.labels[first + j] : static_cast<std::int32_t>(first + j)});
+                });
+            });
     }
 
     // Calls body(j) for scores that may still be among the best; most groups of 16 are skipped at once.

@@ -75,9 +75,7 @@ struct LaneGroup {
     float common_dual = 0.0f;  // dual variable of every negative at the start
     float zone_sigma = sigmoid8(all8(-options.dead_zone))[0];
 
-    static constexpr bool is_logistic(Loss loss) {
-        return loss == Loss::logistic || loss == Loss::dead_zone_logistic;
-    }
+    static constexpr bool is_logistic(Loss loss) { return loss == Loss::logistic || loss == Loss::dead_zone_logistic; }
 
     // Dual variable, as it is stored, for α = 0.
     float initial_dual(Loss loss) const {
@@ -214,7 +212,9 @@ struct LaneGroup {
                 const F8 linear = max8(old_alpha - (margin - zone) / max8(square, all8(1e-12f)), all8(0.0f));
                 const I8 to_zone = ~positive & (linear <= rim);
                 F8 t = in_zone ? all8(-zone) : old;
-                if (any8(worth & ~to_zone)) t = newton(t, margin, square, cost, old_alpha, worth & ~to_zone, newton_fraction * options.tolerance);
+                if (any8(worth & ~to_zone))
+                    t = newton(t, margin, square, cost, old_alpha, worth & ~to_zone,
+                               newton_fraction * options.tolerance);
                 const F8 alpha = to_zone ? linear : cost * sigmoid8(t);
                 const F8 next = to_zone ? linear / max8(rim, all8(1e-30f)) - zone - 1.0f : t;
                 store8(dual, worth ? next : old);
@@ -398,8 +398,7 @@ struct LaneGroup {
         for (std::int64_t row = 0; row < rows.n; ++row) {
             scratch.order[row] = static_cast<std::int32_t>(row);
             scratch.positive[row] = 0;
-            for (int h = 0; h < H; ++h)
-                store8(scratch.dual + row * lanes + 8 * h, all8(initial_dual(loss)));
+            for (int h = 0; h < H; ++h) store8(scratch.dual + row * lanes + 8 * h, all8(initial_dual(loss)));
         }
         for (int l = 0; l < lanes; ++l) positive_cost[l] = 0.0f;
         for (int l = 0; l < lanes && first + l < labels.n; ++l) open_lane(l);

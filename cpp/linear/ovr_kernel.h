@@ -9,9 +9,10 @@
 //   hinge:          G = y_i w·x_i - 1,                   α_i ← min(C_i, max(0, α_i - G / |x_i|²))
 //   logistic:       α_i = C_i σ(t) with the root t of    |x_i|² (C_i σ(t) - α_i) + y_i w·x_i + t = 0
 //
-// The dead-zone logistic loss is the logistic one for positives. A negative with m = -w·x_i costs nothing beyond a margin
-// δ:  loss(m) = max(0, log(1 + e^-m) - log(1 + e^-δ)). It is convex with a kink at δ, where its slope jumps from -σ(-δ)
-// to 0. So in the dual an α_i between 0 and C_i σ(-δ) belongs to m = δ exactly, and the gradient there is linear:
+// The dead-zone logistic loss is the logistic one for positives. A negative with m = -w·x_i costs nothing beyond a
+// margin δ:  loss(m) = max(0, log(1 + e^-m) - log(1 + e^-δ)). It is convex with a kink at δ, where its slope jumps from
+// -σ(-δ) to 0. So in the dual an α_i between 0 and C_i σ(-δ) belongs to m = δ exactly, and the gradient there is
+// linear:
 //
 //   α_i ≤ C_i σ(-δ):  G = m - δ,  α_i ← max(0, α_i - G / |x_i|²);   above it the root t ≥ -δ as for the logistic loss
 //
@@ -56,8 +57,9 @@ struct SolverRows {
     const float* dense = nullptr;             // (any, n_dense)
     const std::int32_t* dense_row = nullptr;  // (n) row of `dense`
     std::int64_t n_dense = 0;
-    const float* squares = nullptr;          // (n) |x|², bias included
-    const float* negative = nullptr;  // (n) weight of the row as a negative; 0: a training sample only of its own labels
+    const float* squares = nullptr;  // (n) |x|², bias included
+    const float* negative =
+        nullptr;  // (n) weight of the row as a negative; 0: a training sample only of its own labels
     const float* singleton_values = nullptr;
     const float* singleton_squares =
         nullptr;  // (n) squared norm of a row's singleton features; null: none are taken out
