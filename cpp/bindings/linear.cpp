@@ -68,7 +68,7 @@ std::tuple<Out<std::uint32_t>, Out<std::uint8_t>, Out<float>> py_pack_weights(co
         make_chunks(children.data(), ssize(children.shape(0)) - 1, first_chunk, chunks);
         return pack_weights(view, n_features, chunks.data(), ssize(chunks.size()) - 1, threads);
     });
-    return {give(std::move(packed.heads)), give(std::move(packed.table)), give(std::move(packed.codebook))};
+    return {give(std::move(packed.block_starts)), give(std::move(packed.table)), give(std::move(packed.codebook))};
 }
 
 using SparseWeights = std::tuple<In<std::int64_t>, In<std::int32_t>, In<float>>;  // indptr, features, weights
@@ -99,8 +99,8 @@ public:
     }
 
     // Sizes are checked here; the contents of the table are checked by the search, as far as it follows them.
-    void add_level(In<std::int64_t> children, In<std::uint32_t> heads, In<std::uint8_t> table, In<float> codebook,
-                   In<float> bias, In2<float> dense, int transform, float power) {
+    void add_level(In<std::int64_t> children, In<std::uint32_t> block_starts, In<std::uint8_t> table,
+                   In<float> codebook, In<float> bias, In2<float> dense, int transform, float power) {
         const std::int64_t n_above = model_.levels.empty() ? 1 : model_.levels.back().n_nodes;
         const auto n_parents = ssize(children.shape(0)) - 1;
         if (n_parents != n_above || children.data()[0] != 0 ||
@@ -112,15 +112,14 @@ public:
         level.n_nodes = children.data()[n_parents];
         level.children = children.data();
         const auto n_nodes = static_cast<std::size_t>(level.n_nodes);
-        if (heads.shape(0) != static_cast<std::size_t>(n_sparse_) + 1 || codebook.shape(0) != 256 ||
+        if (block_starts.shape(0) != static_cast<std::size_t>(n_sparse_) + 1 || codebook.shape(0) != 256 ||
             bias.shape(0) != n_nodes || dense.shape(0) != n_nodes || ssize(table.shape(0)) < table_padding ||
             (!model_.levels.empty() && ssize(dense.shape(1)) != model_.levels.back().n_dense))
             throw std::invalid_argument("the weights of a level do not fit its nodes");
         if (transform < 0 || transform > 2)
             throw std::invalid_argument("transform must be 0 (noop), 1 (sigmoid) or 2 (hinge)");
         make_chunks(level.children, n_parents, level.first_chunk, level.chunks);
-        level.weights = {n_sparse_,       heads.data(),
-                         table.data(),    ssize(table.shape(0)),
+        level.weights = {n_sparse_,       block_starts.data(),           table.data(), ssize(table.shape(0)),
                          codebook.data(), ssize(level.chunks.size()) - 1};
         level.bias = bias.data();
         level.dense = dense.data();
@@ -131,7 +130,7 @@ public:
         for (std::size_t i = 0; i < 256; ++i)
             level.max_weight = std::max(level.max_weight, std::abs(codebook.data()[i]));
         model_.levels.push_back(std::move(level));
-        kept_.emplace_back(children, heads, table, codebook, bias, dense);
+        kept_.emplace_back(children, block_starts, table, codebook, bias, dense);
     }
 
     Ranking search(IndexArray indptr, IndexArray indices, In<float> data, In2<float> dense, std::int64_t depth,
@@ -209,8 +208,8 @@ void bind_linear(nb::module_& m) {
     nb::class_<PyBeamTree>(m, "BeamTree")
         .def(nb::init<std::int64_t, std::optional<In<std::int32_t>>, std::int64_t, bool>(), nb::arg("n_sparse"),
              array("labels").none(), nb::arg("n_labels"), nb::arg("repeats"))
-        .def("add_level", &PyBeamTree::add_level, array("children"), array("heads"), array("table"), array("codebook"),
-             array("bias"), array("dense"), nb::arg("transform"), nb::arg("power"))
+        .def("add_level", &PyBeamTree::add_level, nb::kw_only(), array("children"), array("block_starts"),
+             array("blocks"), array("codebook"), array("bias"), array("dense"), nb::arg("transform"), nb::arg("power"))
         .def("search", &PyBeamTree::search, array("indptr"), array("indices"), array("data"), array("dense"),
              nb::arg("depth"), nb::arg("beam_size"), nb::arg("k"), nb::arg("threads"))
         .def("score_selected", &PyBeamTree::score_selected, array("indptr"), array("indices"), array("data"),

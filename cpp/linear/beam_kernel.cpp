@@ -125,9 +125,9 @@ bool score(const PackedView& level, const ActiveChunks& active, const std::int32
     for (std::int64_t from = 0; from < n; from += features_at_once) {
         const std::int64_t to = from + features_at_once < n ? from + features_at_once : n;
         // The blocks lie anywhere in memory: prefetch all of them first.
-        for (std::int64_t i = from; i < to; ++i) __builtin_prefetch(level.heads + features[i]);
+        for (std::int64_t i = from; i < to; ++i) __builtin_prefetch(level.block_starts + features[i]);
         for (std::int64_t i = from; i < to; ++i) {
-            const std::uint8_t* block = level.table + level.heads[features[i]] * block_unit;
+            const std::uint8_t* block = level.table + level.block_starts[features[i]] * block_unit;
             __builtin_prefetch(block);
             __builtin_prefetch(block + 64);
         }

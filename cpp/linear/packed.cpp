@@ -141,7 +141,7 @@ PackedWeights pack_weights(const CsrView<Index>& weights, std::int64_t n_feature
 
     PackedWeights packed;
     packed.codebook = quantizer.value;
-    packed.heads.assign(size.begin(), size.end());
+    packed.block_starts.assign(size.begin(), size.end());
     packed.table.resize(static_cast<std::size_t>(size.back() * block_unit + table_padding));
     parallel_for(n_blocks, threads, [&](std::int64_t b, int) {
         for (std::int64_t f = b * block; f < std::min(n_features, (b + 1) * block); ++f) {

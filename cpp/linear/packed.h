@@ -9,8 +9,8 @@
 //     u8 × rows                                entries of each row, minus one
 //     for each row: u8 codes, then u8 columns  weight = codebook[code]; column within the chunk
 //
-// So a query finds everything about a feature in one place, mostly in one or two cache lines. `heads` holds the start
-// of each block, in units of 4 bytes. All of it is read from files that may be damaged: the search checks what it
+// So a query finds everything about a feature in one place, mostly in one or two cache lines. `block_starts` holds the
+// start of each block, in units of 4 bytes. All of it is read from files that may be damaged: the search checks what it
 // follows.
 #pragma once
 
@@ -29,8 +29,8 @@ constexpr std::int64_t table_padding = 64;  // readable bytes behind the last bl
 
 struct PackedView {
     std::int64_t n_features = 0;
-    const std::uint32_t* heads = nullptr;  // (n_features + 1)
-    const std::uint8_t* table = nullptr;   // (table_size), padding included
+    const std::uint32_t* block_starts = nullptr;  // (n_features + 1)
+    const std::uint8_t* table = nullptr;          // (table_size), padding included
     std::int64_t table_size = 0;
     const float* codebook = nullptr;  // (256)
     std::int64_t n_chunks = 0;
@@ -51,7 +51,8 @@ struct FeatureBlock {
 
 // Returns false if the file is damaged. A feature without weights has no rows.
 static inline bool read_block(const PackedView& level, std::int64_t feature, FeatureBlock& block) {
-    const std::int64_t begin = level.heads[feature] * block_unit, finish = level.heads[feature + 1] * block_unit;
+    const std::int64_t begin = level.block_starts[feature] * block_unit,
+                       finish = level.block_starts[feature + 1] * block_unit;
     block.n_rows = 0;
     if (begin == finish) return true;
     if (begin > finish || finish + table_padding > level.table_size) return false;
@@ -74,7 +75,7 @@ struct DamagedTable : std::runtime_error {
 };
 
 struct PackedWeights {
-    std::vector<std::uint32_t> heads;
+    std::vector<std::uint32_t> block_starts;
     std::vector<std::uint8_t> table;
     std::vector<float> codebook;
 };

@@ -152,9 +152,10 @@ class BeamTree:
     def __init__(self, n_sparse: int, labels: NDArray[np.int32] | None, n_labels: int, repeats: bool) -> None: ...
     def add_level(
         self,
+        *,
         children: NDArray[np.int64],
-        heads: NDArray[np.uint32],
-        table: NDArray[np.uint8],
+        block_starts: NDArray[np.uint32],
+        blocks: NDArray[np.uint8],
         codebook: NDArray[np.float32],
         bias: NDArray[np.float32],
         dense: NDArray[np.float32],

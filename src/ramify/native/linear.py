@@ -101,7 +101,7 @@ def fit_ovr(
 
 
 def pack_weights(W: Csr, n_sparse: int, children: LongArray, threads: int) -> tuple[AnyArray, ByteArray, FloatArray]:
-    """Heads, table and codebook of the weights of a level (nodes × (d + 1)); see cpp/linear/packed.h."""
+    """Block starts, blocks and codebook of the weights of a level (nodes × (d + 1)); see cpp/linear/packed.h."""
     return _core.pack_weights(W, n_sparse, children, threads)
 
 

@@ -102,14 +102,14 @@ class LinearTree:
         self._native = native.linear.BeamTree(n_sparse, tree.labels if complete else None, tree.n_labels, tree.repeats)
         for children, level, transform in zip(tree.levels, levels, transforms, strict=False):
             self._native.add_level(
-                children,
-                level.block_starts,
-                level.blocks,
-                level.codebook,
-                level.bias,
-                level.dense,
-                transform.kind,
-                transform.power,
+                children=children,
+                block_starts=level.block_starts,
+                blocks=level.blocks,
+                codebook=level.codebook,
+                bias=level.bias,
+                dense=level.dense,
+                transform=transform.kind,
+                power=transform.power,
             )
         self._leaves_of_labels: tuple[LongArray, IntArray] | None = None
 
