@@ -74,12 +74,15 @@ def test_readme_has_two_python_blocks():
     assert len(blocks(README, "python")) == 2
 
 
-def test_python_blocks_of_the_docs_run(few, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=page_id)
+def test_python_blocks_of_a_page_run_and_print_metrics(page, few, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for page in sorted((ROOT / "docs").glob("*.md")):
-        names = {"ramify": ramify, **few}
-        for code in blocks(page.read_text(), "python"):
-            exec(compile(code, str(page), "exec"), names)
+    codes = blocks(page.read_text(), "python")
+    assert codes, "a page of the docs shows code"
+    names = {"ramify": ramify, **few}
+    for code in codes:
+        exec(compile(code, str(page), "exec"), names)
+        assert "nDCG" in capsys.readouterr().out, code
 
 
 def test_shell_block_of_the_readme_is_valid():

@@ -1,4 +1,4 @@
-"""The vocabulary of ARCHITECTURE.md: words it replaces do not come back."""
+"""The vocabulary of ARCHITECTURE.md: other words for its concepts are rejected."""
 
 from __future__ import annotations
 
@@ -66,19 +66,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
 }
 
 
-def visible(path: Path) -> list[str]:
-    """Lines of a file; in ARCHITECTURE.md without the column of the vocabulary that lists the rejected words."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if path.name != "ARCHITECTURE.md":
-        return lines
-    inside = False
-    for number, line in enumerate(lines):
-        inside = line.startswith("| word | meaning | not |") or (inside and line.startswith("|"))
-        if inside:
-            lines[number] = line.rsplit("|", 2)[0]
-    return lines
-
-
 def excepted(path: Path, line: str) -> bool:
     return any(path == ROOT / file and text in line for file, text in EXCEPTIONS)
 
@@ -90,7 +77,7 @@ def test_file_uses_the_vocabulary(path):
         patterns = {**PATTERNS, POINT: "sample"}
     found = [
         f"{path.relative_to(ROOT)}:{number}: {match[0]!r}; write: {word}"
-        for number, line in enumerate(visible(path), 1)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if not excepted(path, line)
         for pattern, word in patterns.items()
         for match in pattern.finditer(line)

@@ -20,6 +20,9 @@ struct Node {
     float score;
 };
 
+// Distance between the chunks that BeamScorer::score writes.
+inline std::int64_t full_stride(std::int64_t) { return chunk_width; }
+
 // Scores and selects nodes for one row at a time; its memory is reused from row to row and from call to call.
 class BeamScorer {
 public:
@@ -113,8 +116,7 @@ public:
         std::int64_t size = 2 * wanted * level.n_parents / std::max<std::int64_t>(1, level.n_nodes) + 4;
         if (level.n_dense > 0 || level.transform == Transform::noop || (to_labels && model.repeats) ||
             2 * size >= n_nodes)
-            return select(model, t, options, nodes, score(level, nodes, columns, values, n), dense,
-                          [](std::int64_t) { return chunk_width; });
+            return select(model, t, options, nodes, score(level, nodes, columns, values, n), dense, full_stride);
         const float slack = max_bonus(level, to_labels, values, n);
         by_score_ = nodes;
         std::sort(by_score_.begin(), by_score_.end(),
@@ -127,8 +129,7 @@ public:
             if (from > 0) size = std::min(2 * size, n_nodes - from);
             block_.assign(by_score_.begin() + from, by_score_.begin() + std::min(from + size, n_nodes));
             std::sort(block_.begin(), block_.end(), [](const Node& a, const Node& b) { return a.id < b.id; });
-            add_children(model, level, to_labels, block_, score(level, block_, columns, values, n), dense,
-                         [](std::int64_t) { return chunk_width; });
+            add_children(model, level, to_labels, block_, score(level, block_, columns, values, n), dense, full_stride);
         }
         return best_.finish();
     }
@@ -204,9 +205,6 @@ private:
     std::vector<float> sums_;
     std::vector<Hit> hits_;
 };
-
-// Distance between the chunks that BeamScorer::score writes.
-inline std::int64_t full_stride(std::int64_t) { return chunk_width; }
 
 inline ScratchPool<BeamScorer> beam_scorers;
 
