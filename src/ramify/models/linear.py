@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -70,32 +71,22 @@ class TreeEnsemble(NamedTuple):
         return cls(trees)
 
 
-def check_selected(selected: Any, n: int, n_labels: int) -> Csr:
-    """Check an indicator of selected labels for n rows."""
-    chosen = indicator(selected, "selected")
-    if chosen.shape != (n, n_labels):
-        shape = f"{chosen.shape[0]} × {chosen.shape[1]}"
-        raise DataError(f"selected has the shape {shape}, expected {n} × {n_labels}")
-    return chosen
-
-
-def tree_to_dict(model: Model, tree: LinearTree, n_representatives: int) -> dict[str, Any]:
-    """Return a tree of a fitted model as nested dicts for JSON; see `LabelTree.to_dict`."""
-    result: dict[str, Any] = tree.tree.to_dict(model.labels_, model.label_counts_.counts, n_representatives)
-    return result
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearModel(FeatureModel):
-    """Base of models with trees of linear classifiers, `trees_`, over features."""
+class TreeModel(Model):
+    """Base of models that search trees of linear classifiers, `trees_`, over features of the input."""
 
-    beam_size: int = param(10, "nodes of a level that the search follows; more find more labels and take longer", low=1)
+    @abstractmethod
+    def _tree_features(self, inputs: Inputs, threads: int) -> Mixed:
+        """Features (n × d) of the classifiers."""
 
-    # ---- prediction ----
+    @property
+    @abstractmethod
+    def _beam_size(self) -> int:
+        """Nodes of a level that the search follows."""
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
-        X = self._transform_features(inputs)
-        return TreeEnsemble(self.trees_).search(X, k, self.beam_size, resolve_threads(self.threads, len(X)))
+        threads = resolve_threads(self.threads, len(inputs))
+        return TreeEnsemble(self.trees_).search(self._tree_features(inputs, threads), k, self._beam_size, threads)
 
     def predict_selected(self, X: Any, selected: Any) -> Csr:
         """Score the selected labels only, each of them exactly, without a beam.
@@ -110,9 +101,12 @@ class LinearModel(FeatureModel):
         scores : (n × L) with the pattern of `selected`
         """
         inputs = self._check_predict_inputs(X)
-        chosen = check_selected(selected, len(inputs), self.n_labels)
-        features = self._transform_features(inputs)
-        return TreeEnsemble(self.trees_).score_selected(features, chosen, resolve_threads(self.threads))
+        chosen, n = indicator(selected, "selected"), len(inputs)
+        if chosen.shape != (n, self.n_labels):
+            shape = f"{chosen.shape[0]} × {chosen.shape[1]}"
+            raise DataError(f"selected has the shape {shape}, expected {n} × {self.n_labels}")
+        threads = resolve_threads(self.threads)
+        return TreeEnsemble(self.trees_).score_selected(self._tree_features(inputs, threads), chosen, threads)
 
     def export_tree(self, index: int = 0, *, n_representatives: int = 3) -> dict[str, Any]:
         """Return a label tree as nested dicts for JSON.
@@ -125,14 +119,35 @@ class LinearModel(FeatureModel):
         n_representatives : number of labels that represent a node
         """
         self._check_fitted()
-        return tree_to_dict(self, self.trees_[index], n_representatives)
+        tree = self.trees_[index].tree
+        result: dict[str, Any] = tree.to_dict(self.labels_, self.label_counts_.counts, n_representatives)
+        return result
+
+    def _save_trees(self, writer: StoreWriter) -> list[dict[str, Any]]:
+        return TreeEnsemble(self.trees_).save_to(writer)
+
+    def _load_trees(self, store: Store, info: Any, n_features: int | None) -> None:
+        self.trees_ = TreeEnsemble.load_from(store, info, n_features, self.n_labels).trees
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearModel(TreeModel, FeatureModel):
+    """Base of models whose classifiers see the features of the input as they are."""
+
+    beam_size: int = param(10, "nodes of a level that the search follows; more find more labels and take longer", low=1)
+
+    def _tree_features(self, inputs: Inputs, threads: int) -> Mixed:
+        return self._transform_features(inputs)
+
+    @property
+    def _beam_size(self) -> int:
+        return self.beam_size
 
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
-        return {"features": self._save_features(writer), "trees": TreeEnsemble(self.trees_).save_to(writer)}
+        return {"features": self._save_features(writer), "trees": self._save_trees(writer)}
 
     def _load(self, store: Store, state: Any) -> None:
         state = check_state(store, state)
-        n_features = self._load_features(store, state)
-        self.trees_ = TreeEnsemble.load_from(store, state.get("trees"), n_features, self.n_labels).trees
+        self._load_trees(store, state.get("trees"), self._load_features(store, state))

@@ -19,6 +19,7 @@ Differences from the paper
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -37,7 +38,7 @@ from ramify.index.tree import LabelTree, paths_in_order
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
 from ramify.models.base import TrainingData
-from ramify.models.linear import LinearModel
+from ramify.models.linear import LinearModel, TreeModel
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr, ranking_config
@@ -57,7 +58,7 @@ _BALANCED: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class TreeOptions:
-    """What `fit` takes beside X and y; see `XRLinear.fit`."""
+    """What `fit` takes beside X and y; see `TrainedTreeModel.fit`."""
 
     tree: LabelTree | Mapping[Any, Any] | Sequence[Any] | None = None
     relevance: Csr | None = None
@@ -66,7 +67,46 @@ class TreeOptions:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XRLinear(LinearModel):
+class TrainedTreeModel(TreeModel):
+    """Base of models whose trees are those of XR-Linear: `fit` takes what their training does."""
+
+    uses_relevance: ClassVar[bool] = True
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        tree: LabelTree | Mapping[Any, Any] | Sequence[Any] | None = None,
+        relevance: Any = None,
+        negatives: Sequence[Csr | None] | None = None,
+        label_features: Csr | FloatArray | None = None,
+    ) -> Self:
+        """Train the model.
+
+        Parameters
+        ----------
+        X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
+        y : list of lists of hashable labels, or an indicator (n × L)
+        tree : label tree to use in place of a learned one: a `LabelTree`, a mapping from each label to its path, or a
+            chain of cluster matrices (`LabelTree.from_chain`)
+        relevance : weight of each positive in the loss (n × L), with the pattern of y; None: 1
+        negatives : for each level of the tree, samples that give additional negatives (n × nodes of the level above),
+            or None
+        label_features : features of the labels themselves (L × e), used for clustering in addition
+        """
+        data = self._check_training_data(X, y)
+        options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, label_features)
+        self._fit(data, options)
+        return self._finish_fit(data)
+
+    @abstractmethod
+    def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
+        """Train on checked data; without options by the defaults."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class XRLinear(TrainedTreeModel, LinearModel):
     """Finds labels by beam search down a tree of label clusters, with a linear classifier at each node.
 
     >>> model = XRLinear().fit(["red fox", "red hen", "grey whale"], [["fox"], ["hen"], ["whale"]])
@@ -75,7 +115,6 @@ class XRLinear(LinearModel):
     """
 
     kind: ClassVar[str] = "xr-linear"
-    uses_relevance: ClassVar[bool] = True
 
     label_representation: LabelRepresentation | tuple[LabelRepresentation, ...] = param(
         "pifa", "representation Z of labels for clustering; with several, the trees of an ensemble take turns"
@@ -144,34 +183,6 @@ class XRLinear(LinearModel):
         return cls(**{**_paper_settings(), "tree": flat, "linear": linear, "score_transform": "noop", **params})
 
     # ---- training ----
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        tree: LabelTree | Mapping[Any, Any] | Sequence[Any] | None = None,
-        relevance: Any = None,
-        negatives: Sequence[Csr | None] | None = None,
-        label_features: Csr | FloatArray | None = None,
-    ) -> Self:
-        """Train the model.
-
-        Parameters
-        ----------
-        X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
-        y : list of lists of hashable labels, or an indicator (n × L)
-        tree : label tree to use in place of a learned one: a `LabelTree`, a mapping from each label to its path, or a
-            chain of cluster matrices (`LabelTree.from_chain`)
-        relevance : weight of each positive in the loss (n × L), with the pattern of y; None: 1
-        negatives : for each level of the tree, samples that give additional negatives (n × nodes of the level above),
-            or None
-        label_features : features of the labels themselves (L × e), used for clustering in addition
-        """
-        data = self._check_training_data(X, y)
-        options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, label_features)
-        self._fit(data, options)
-        return self._finish_fit(data)
 
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
         self.trees_ = self.fit_trees(self._fit_features(data.inputs), data.Y, data.labels, options or TreeOptions())

@@ -17,9 +17,8 @@ Differences from the paper
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from ramify.base.config import param
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts, pattern
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import Csr, FloatArray, LongArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree
 from ramify.io.inputs import Inputs
@@ -35,8 +34,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
 from ramify.models.base import TrainingData, check_state
 from ramify.models.encoded import EncodedModel
-from ramify.models.linear import TreeEnsemble, check_selected, tree_to_dict
-from ramify.models.xrlinear import TreeOptions, XRLinear
+from ramify.models.xrlinear import TrainedTreeModel, TreeOptions, XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Bag, Encoder
@@ -47,7 +45,7 @@ from ramify.nn.learner import Learner
 from ramify.nn.sampling.tree_levels import TreeLevel
 from ramify.nn.validation import RankingValidator
 from ramify.rank import negatives as mining
-from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
+from ramify.rank.linear import LinearConfig, fit_ovr
 
 BOOTSTRAP = LinearConfig(C=1.0, threshold=0.0)
 """Training of a level's head on the embeddings before the level."""
@@ -56,14 +54,13 @@ MIN_BOOTSTRAP_SAMPLES = 1024
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class XRTransformer(EncodedModel):
+class XRTransformer(TrainedTreeModel, EncodedModel):
     """Fine-tunes an encoder on ever finer clusters of labels, then ranks labels by XR-Linear on TF-IDF and embeddings.
 
     A frozen encoder is not trained: its embeddings join TF-IDF, the cheapest gain on a CPU.
     """
 
     kind: ClassVar[str] = "xr-transformer"
-    uses_relevance: ClassVar[bool] = True
 
     ranker: XRLinear = param(
         factory=lambda: XRLinear(tree=TreeConfig(n_terms=512)),
@@ -91,22 +88,6 @@ class XRTransformer(EncodedModel):
     reuse_tree: bool = param(False, "the ranker uses the matcher tree instead of a second one")
 
     # ---- training ----
-
-    def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        tree: LabelTree | Mapping[Any, Any] | Sequence[Any] | None = None,
-        relevance: Any = None,
-        negatives: Sequence[Csr | None] | None = None,
-        label_features: Csr | FloatArray | None = None,
-    ) -> Self:
-        """Train the model; the optional arguments are those of `XRLinear.fit`, for the ranker."""
-        data = self._check_training_data(X, y)
-        options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, label_features)
-        self._fit(data, options)
-        return self._finish_fit(data)
 
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
         options = options or TreeOptions()
@@ -198,31 +179,19 @@ class XRTransformer(EncodedModel):
             phi = self.transformer_.encode(samples, threads)
         return with_embeddings(samples.features, phi, self.embedding_weight)
 
-    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
-        samples = self._transform_samples(inputs)
-        threads = resolve_threads(self.threads, len(samples))
-        features = self._ranker_features(samples, threads)
-        return TreeEnsemble(self.trees_).search(features, k, self.ranker.beam_size, threads)
+    def _tree_features(self, inputs: Inputs, threads: int) -> Mixed:
+        return self._ranker_features(self._transform_samples(inputs), threads)
 
-    def predict_selected(self, X: Any, selected: Any) -> Csr:
-        """Score the selected labels only; see `XRLinear.predict_selected`."""
-        inputs = self._check_predict_inputs(X)
-        chosen = check_selected(selected, len(inputs), self.n_labels)
-        threads = resolve_threads(self.threads)
-        features = self._ranker_features(self._transform_samples(inputs), threads)
-        return TreeEnsemble(self.trees_).score_selected(features, chosen, threads)
-
-    def export_tree(self, index: int = 0, *, n_representatives: int = 3) -> dict[str, Any]:
-        """Return a label tree of the ranker as nested dicts for JSON; see `XRLinear.export_tree`."""
-        self._check_fitted()
-        return tree_to_dict(self, self.trees_[index], n_representatives)
+    @property
+    def _beam_size(self) -> int:
+        return self.ranker.beam_size
 
     # ---- files ----
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
         return {
             **self._save_samples(writer),
-            "trees": TreeEnsemble(self.trees_).save_to(writer),
+            "trees": self._save_trees(writer),
             "bag": None if self.bag_ is None else self.bag_.save_to(writer, "bag_"),
         }
 
@@ -232,8 +201,7 @@ class XRTransformer(EncodedModel):
         self.bag_ = None if self.transformer_ is not None else Bag.load_from(store, state.get("bag"), "bag_", shape)
         encoder = self.bag_ or self.transformer_
         assert encoder is not None
-        n_features = shape[0] + encoder.dim
-        self.trees_ = TreeEnsemble.load_from(store, state.get("trees"), n_features, self.n_labels).trees
+        self._load_trees(store, state.get("trees"), shape[0] + encoder.dim)
 
 
 def _root(n: int) -> Csr:
