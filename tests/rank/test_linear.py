@@ -332,6 +332,7 @@ def test_inconsistent_arguments_are_refused():
     X, Y = problem()
     for options, message in [
         ({"M": sparse.csr_matrix((120, 2))}, "clusters"),
+        ({"M": sparse.csr_matrix(-np.ones((120, 1)))}, "negative weights"),
         ({"clusters": np.array([0, 5])}, "ascend"),
         ({"clusters": np.array([0, 9, 4, 21])}, "ascend"),
         ({"relevance": Y[:, ::-1]}, "exactly where"),

@@ -91,8 +91,8 @@ def fit_ovr(
     ----------
     X : features (n × d): CSR, ndarray or `Mixed`
     Y : positives (n × L)
-    M : samples from which each cluster takes its negatives (n × clusters); None: all samples. The positives of a label
-        are always part of its training set
+    M : weights ≥ 0 of the samples from which each cluster takes its negatives (n × clusters); None: all samples, with
+        weight 1. The positives of a label are always part of its training set
     clusters : (clusters + 1,) children pointers: cluster c has the labels from clusters[c] to clusters[c + 1]; None:
         one cluster. A label that belongs to several clusters is a column of Y in each
     relevance : factor on the cost of each positive, with the sparsity pattern of Y; None: 1
@@ -113,13 +113,16 @@ def fit_ovr(
         raise DataError(f"clusters must be pointers that ascend from 0 to the number of labels, {n_labels}")
     if M is not None and M.shape != (n, len(indptr) - 1):
         raise DataError(f"M must be {n} samples × {len(indptr) - 1} clusters; it is {M.shape[0]} × {M.shape[1]}")
+    negatives = None if M is None else _without_zeros(as_csr(M, "M"))
+    if negatives is not None and negatives.nnz and negatives.data.min() < 0:
+        raise DataError("M has negative weights; the weight of a sample as a negative must not be below 0")
     positives = _without_zeros(as_csr(Y, "Y"))
     if relevance is not None:
         positives = check_relevance(relevance, Y)
     return native.linear.fit_ovr(
         mixed,
         positives.T.tocsr(),
-        None if M is None else _without_zeros(as_csr(M, "M")).T.tocsr(),
+        None if negatives is None else negatives.T.tocsr(),
         indptr,
         loss=config.loss,
         positive_costs=config.positive_costs(np.bincount(positives.indices, minlength=n_labels)),
