@@ -119,8 +119,13 @@ public:
         if (transform < 0 || transform > 2)
             throw std::invalid_argument("transform must be 0 (noop), 1 (sigmoid) or 2 (hinge)");
         make_chunks(level.children, n_parents, level.first_chunk, level.chunks);
-        level.weights = {n_sparse_,       block_starts.data(),           table.data(), ssize(table.shape(0)),
-                         codebook.data(), ssize(level.chunks.size()) - 1};
+        level.weights.n_features = n_sparse_;
+        level.weights.block_starts = block_starts.data();
+        level.weights.table = table.data();
+        level.weights.table_size = ssize(table.shape(0));
+        read_codebook(codebook.data(), level.weights.scale, level.weights.mantissa_bits);
+        level.weights.n_nodes = level.n_nodes;
+        level.weights.n_chunks = ssize(level.chunks.size()) - 1;
         level.bias = bias.data();
         level.dense = dense.data();
         level.n_dense = ssize(dense.shape(1));

@@ -23,7 +23,8 @@ struct HotKernels {
     Dot4 dot_4;
     DotCodes dot_codes;
     SolveLabels solve_labels;
-    ScoreChunks score_chunks;
+    CollectHits collect_hits;
+    AddHits add_hits;
     ScoreVisits score_visits;
     LayerKernels layers;
 };

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -50,41 +52,62 @@ class TopK {
 public:
     void start(std::int64_t k) {
         k_ = k;
-        items_.clear();
-        full_ = false;
+        keys_.clear();
+        worst_ = 0;
         cutoff_ = -std::numeric_limits<float>::infinity();
     }
     // No score below this can be among the k best any more.
     float cutoff() const { return cutoff_; }
     void add(Scored item) {
-        if (item.score < cutoff_ || (full_ && !better(item, worst_))) return;
-        items_.push_back(item);
-        if (static_cast<std::int64_t>(items_.size()) >= 2 * k_ + 32) shrink();
+        const std::uint64_t key = key_of(item);
+        if (key <= worst_) return;
+        keys_.push_back(key);
+        if (static_cast<std::int64_t>(keys_.size()) >= 2 * k_ + 32) shrink();
     }
-    // Brings the cutoff up to date.
-    void settle() {
-        if (static_cast<std::int64_t>(items_.size()) > k_ || (!full_ && static_cast<std::int64_t>(items_.size()) == k_))
-            shrink();
+    // Brings the cutoff up to date, if enough candidates have been added to make it worthwhile.
+    void settle_if_cheap() {
+        if (static_cast<std::int64_t>(keys_.size()) >= k_ + k_ / 2 + (worst_ > 0)) shrink();
     }
     // The best in order. The reference is valid until the next start.
     std::vector<Scored>& finish() {
-        items_.resize(static_cast<std::size_t>(topk(items_.data(), static_cast<std::int64_t>(items_.size()), k_)));
+        const auto n = std::min(keys_.size(), static_cast<std::size_t>(k_));
+        std::nth_element(keys_.begin(), keys_.begin() + static_cast<std::ptrdiff_t>(n), keys_.end(), std::greater<>());
+        std::sort(keys_.begin(), keys_.begin() + static_cast<std::ptrdiff_t>(n), std::greater<>());
+        items_.resize(n);
+        for (std::size_t i = 0; i < n; ++i) items_[i] = item_of(keys_[i]);
         return items_;
     }
 
 private:
+    // Integers in the order of `better`: the score, then the id, descending. At least 1.
+    static std::uint64_t key_of(Scored item) {
+        std::uint32_t upper = 0;  // NaN
+        if (item.score == item.score) {
+            const auto bits = std::bit_cast<std::uint32_t>(item.score + 0.0f);  // no -0
+            upper = bits >> 31 != 0 ? ~bits : bits | 1u << 31;
+        }
+        return std::uint64_t{upper} << 32 | (0xffffffffu - static_cast<std::uint32_t>(item.id));
+    }
+    static Scored item_of(std::uint64_t key) {
+        const auto upper = static_cast<std::uint32_t>(key >> 32);
+        const float score = upper == 0 ? std::numeric_limits<float>::quiet_NaN()
+                                       : std::bit_cast<float>(upper >> 31 != 0 ? upper & 0x7fffffffu : ~upper);
+        return {score, static_cast<std::int32_t>(0xffffffffu - static_cast<std::uint32_t>(key))};
+    }
+
     void shrink() {
-        std::nth_element(items_.begin(), items_.begin() + (k_ - 1), items_.end(), better);
-        worst_ = items_[static_cast<std::size_t>(k_ - 1)];
-        items_.resize(static_cast<std::size_t>(k_));
-        full_ = true;
-        if (worst_.score == worst_.score) cutoff_ = worst_.score;
+        const auto last = keys_.begin() + (k_ - 1);
+        std::nth_element(keys_.begin(), last, keys_.end(), std::greater<>());
+        worst_ = *last;
+        keys_.resize(static_cast<std::size_t>(k_));
+        const float score = item_of(worst_).score;
+        if (score == score) cutoff_ = score;
     }
 
     std::int64_t k_ = 1;
+    std::vector<std::uint64_t> keys_;
+    std::uint64_t worst_ = 0;  // key of the last of the k best; 0 if there are fewer
     std::vector<Scored> items_;
-    Scored worst_{};
-    bool full_ = false;
     float cutoff_ = -std::numeric_limits<float>::infinity();
 };
 

@@ -1,4 +1,4 @@
-// Scores of the active chunks of a packed level for one sparse query; compiled for several instruction sets
+// The weights of a packed level for one sparse query, and their sums; compiled for several instruction sets
 // (core/isa.h).
 #pragma once
 
@@ -8,24 +8,43 @@
 
 namespace ramify {
 
+// Features whose weights are added up together: first those from lists, then those from rows, each in the order of the
+// features. A constant, so that sums do not depend on what else is scored.
+constexpr std::int64_t max_room = 1024;
+
+// The weights of one feature of the query in one chunk: a row of the packed level.
 struct Hit {
-    const std::uint8_t* entries;  // n codes, then n columns
-    std::int32_t n;
-    std::int32_t slot;
-    float value;
+    const std::uint8_t* row;
+    float value;  // of the feature, times the scale of the level
+};
+
+// The active ones of 64 chunks, as the bitmaps of a packed level have them.
+struct ActiveGroup {
+    std::uint64_t bits;
+    std::int32_t group;
+    std::int32_t first_slot;
 };
 
 struct ActiveChunks {
-    const std::int32_t* chunks = nullptr;  // (n) ascending
-    std::int64_t n = 0;
-    const std::int32_t* slot_of = nullptr;  // (n_chunks) position of a chunk among the active ones, -1 for others
+    const ActiveGroup* groups = nullptr;  // (n_groups) ascending
+    std::int64_t n_groups = 0;
+    const std::uint64_t* nodes = nullptr;       // bit i: node i is active
+    const std::int32_t* position_of = nullptr;  // (n_nodes) slot * chunk_width + column of an active node
 };
 
-constexpr std::int64_t features_at_once = 128;
+// What a query finds in the active chunks.
+struct FoundWeights {
+    float* sums = nullptr;           // (slots, chunk_width): weights of rare features are added at once
+    Hit* hits = nullptr;             // the others, in the order of the features: those of slot s from hits + s * room
+    std::int32_t* counts = nullptr;  // (slots)
+    std::int64_t room = 0;           // at least the number of features
+};
 
-// sums[slot * 256 + column] += value * weight for the features of the query (ids ascending, all below n_features); hits
-// has room for features_at_once * chunks.n. Returns false if the table is damaged.
-using ScoreChunks = bool (*)(const PackedView& level, const ActiveChunks& active, const std::int32_t* features,
-                             const float* values, std::int64_t n, Hit* hits, float* sums);
+// Adds n features (ids below n_features). Returns false if the table is damaged.
+using CollectHits = bool (*)(const PackedView& level, const ActiveChunks& active, const std::int32_t* features,
+                             const float* values, std::int64_t n, const FoundWeights& found);
+
+// sums[column] += value * weight for n hits of a chunk of the given width; sums has chunk_width floats.
+using AddHits = void (*)(const Hit* hits, std::int64_t n, std::int64_t width, int mantissa_bits, float* sums);
 
 }  // namespace ramify

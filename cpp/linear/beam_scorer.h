@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -12,156 +13,147 @@
 #include "core/topk.h"
 #include "core/vector_ops.h"
 #include "linear/beam.h"
+#include "linear/expansion.h"
 
 namespace ramify {
-
-struct Node {
-    std::int32_t id;
-    float score;
-};
-
-// Distance between the chunks that BeamScorer::score writes.
-inline std::int64_t full_stride(std::int64_t) { return chunk_width; }
 
 // Scores and selects nodes for one row at a time; its memory is reused from row to row and from call to call.
 class BeamScorer {
 public:
-    // Margins by the sparse features of the children of the given nodes: chunk by chunk, chunk_width floats apart.
-    float* score(const BeamLevel& level, const std::vector<Node>& parents, const std::int32_t* columns,
+    // Finds the weights that a query has for the children of the given nodes, which ascend by id. `score_children` then
+    // scores them, node by node.
+    void collect(const BeamLevel& level, const std::vector<Scored>& parents, const std::int32_t* columns,
                  const float* values, std::int64_t n) {
-        if (static_cast<std::int64_t>(slot_of_.size()) < level.weights.n_chunks)
-            slot_of_.resize(static_cast<std::size_t>(level.weights.n_chunks), -1);
-        active_.clear();
-        for (const Node& parent : parents)
+        deactivate();
+        level_ = &level;
+        const PackedView& weights = level.weights;
+        if (static_cast<std::int64_t>(position_of_.size()) < weights.n_nodes)
+            position_of_.resize(static_cast<std::size_t>(weights.n_nodes));
+        nodes_.resize(std::max(nodes_.size(), static_cast<std::size_t>(weights.n_nodes) / 64 + 1));
+        for (const Scored& parent : parents)
             for (std::int32_t p = level.first_chunk[static_cast<std::size_t>(parent.id)];
-                 p < level.first_chunk[static_cast<std::size_t>(parent.id) + 1]; ++p)
+                 p < level.first_chunk[static_cast<std::size_t>(parent.id) + 1]; ++p) {
+                const auto slot = static_cast<std::int32_t>(active_.size());
+                if (groups_.empty() || groups_.back().group != p / 64) groups_.push_back({0, p / 64, slot});
+                groups_.back().bits |= std::uint64_t{1} << (p % 64);
                 active_.push_back(p);
+            }
         if (sums_.size() < active_.size() * chunk_width) sums_.resize(active_.size() * chunk_width);
-        if (hits_.size() < active_.size() * features_at_once) hits_.resize(active_.size() * features_at_once);
         for (std::size_t s = 0; s < active_.size(); ++s) {
             const auto p = static_cast<std::size_t>(active_[s]);
-            slot_of_[p] = static_cast<std::int32_t>(s);
-            std::copy(level.bias + level.chunks[p], level.bias + level.chunks[p + 1], sums_.data() + s * chunk_width);
+            const std::int64_t first = level.chunks[p], end = level.chunks[p + 1];
+            std::copy(level.bias + first, level.bias + end, sums_.data() + s * chunk_width);
+            std::iota(position_of_.begin() + first, position_of_.begin() + end,
+                      static_cast<std::int32_t>(s * chunk_width));
+            for (std::int64_t node = first; node < end; ++node)
+                nodes_[static_cast<std::size_t>(node) / 64] |= std::uint64_t{1} << (node % 64);
         }
-        const ActiveChunks active{active_.data(), static_cast<std::int64_t>(active_.size()), slot_of_.data()};
-        const bool intact = hot().score_chunks(level.weights, active, columns, values, n, hits_.data(), sums_.data());
-        for (const std::int32_t p : active_) slot_of_[static_cast<std::size_t>(p)] = -1;
-        if (!intact) throw DamagedTable();
-        return sums_.data();
+        room_ = std::min(n, max_room);
+        if (hits_.size() < active_.size() * static_cast<std::size_t>(room_))
+            hits_.resize(active_.size() * static_cast<std::size_t>(room_));
+        counts_.assign(active_.size(), 0);
+        const ActiveChunks active{groups_.data(), static_cast<std::int64_t>(groups_.size()), nodes_.data(),
+                                  position_of_.data()};
+        const FoundWeights found{sums_.data(), hits_.data(), counts_.data(), room_};
+        for (std::int64_t from = 0; from < n; from += room_) {
+            if (!hot().collect_hits(weights, active, columns + from, values + from, std::min(room_, n - from), found))
+                throw DamagedTable();
+            if (from + room_ < n)  // makes room for further features
+                for (std::size_t s = 0; s < active_.size(); ++s) add_hits(s);
+        }
     }
 
-    // Adds the dense features to the margins, turns them into log scores and calls found(first node, log scores, n) for
-    // the children in each chunk. stride(width) is the distance from the scores of one chunk to those of the next.
-    template <class Stride, class Found>
-    static void finish(const BeamLevel& level, bool are_labels, const std::vector<Node>& parents, float* sums,
-                       const float* dense, Stride&& stride, Found&& found) {
-        for (const Node& parent : parents) {
-            const auto p = static_cast<std::size_t>(parent.id);
-            for (std::int32_t chunk = level.first_chunk[p]; chunk < level.first_chunk[p + 1]; ++chunk) {
-                const std::int64_t first = level.chunks[static_cast<std::size_t>(chunk)];
-                const std::int64_t n = level.chunks[static_cast<std::size_t>(chunk) + 1] - first;
-                for (std::int64_t j = 0; level.n_dense > 0 && j < n; j += 4) {
-                    float products[4];
-                    const std::int64_t count = std::min<std::int64_t>(4, n - j);
-                    dots(
-                        dense, level.n_dense, count,
-                        [&](std::int64_t i) { return level.dense + (first + j + i) * level.n_dense; }, products);
-                    for (std::int64_t i = 0; i < count; ++i) sums[j + i] += products[i];
-                }
-                combine(level, are_labels, parent.score, sums, n);
-                found(first, sums, n);
-                sums += stride(n);
+    // Log scores of the children of a node: calls found(first child, scores, n) chunk by chunk.
+    template <class Found>
+    void score_children(const BeamLevel& level, bool are_labels, const Scored& parent, const float* dense,
+                        Found&& found) {
+        const auto p = static_cast<std::size_t>(parent.id);
+        for (std::int32_t chunk = level.first_chunk[p]; chunk < level.first_chunk[p + 1]; ++chunk) {
+            const std::int64_t first = level.chunks[static_cast<std::size_t>(chunk)];
+            const auto slot = static_cast<std::size_t>(position_of_[static_cast<std::size_t>(first)]) / chunk_width;
+            float* sums = add_hits(slot);
+            finish_chunk(level, are_labels, parent, chunk, sums, dense);
+            found(first, sums, level.chunks[static_cast<std::size_t>(chunk) + 1] - first);
+        }
+    }
+
+    // Turns the margins by the sparse features of a chunk into log scores.
+    static void finish_chunk(const BeamLevel& level, bool are_labels, const Scored& parent, std::int32_t chunk,
+                             float* sums, const float* dense) {
+        const std::int64_t first = level.chunks[static_cast<std::size_t>(chunk)];
+        const std::int64_t n = level.chunks[static_cast<std::size_t>(chunk) + 1] - first;
+        for (std::int64_t j = 0; level.n_dense > 0 && j < n; j += 4) {
+            float products[4];
+            const std::int64_t count = std::min<std::int64_t>(4, n - j);
+            dots(
+                dense, level.n_dense, count,
+                [&](std::int64_t i) { return level.dense + (first + j + i) * level.n_dense; }, products);
+            for (std::int64_t i = 0; i < count; ++i) sums[j + i] += products[i];
+        }
+        combine(level, are_labels, parent.score, sums, n);
+    }
+
+    // Adds scored children of a row's beam to its candidates.
+    static void add_children(Expansion& row, std::int64_t first, const float* scores, std::int64_t n) {
+        const std::int32_t* labels = row.labels();
+        for_each_over(scores, n, row.best, [&](std::int64_t j) {
+            row.best.add({scores[j], labels != nullptr ? labels[first + j] : static_cast<std::int32_t>(first + j)});
+        });
+    }
+
+    // The best children of a row's beam become its beam.
+    void expand(Expansion& row, const std::int32_t* columns, const float* values, std::int64_t n, const float* dense) {
+        const BeamLevel& level = row.level();
+        while (row.next_block(block_)) {
+            collect(level, block_, columns, values, n);
+            while (const Scored* parent = row.next()) {
+                if (const Scored* after = row.peek()) prefetch(*after);
+                score_children(level, row.to_labels(), *parent, dense,
+                               [&](std::int64_t first, const float* scores, std::int64_t n_scores) {
+                                   add_children(row, first, scores, n_scores);
+                               });
             }
         }
+        row.finish();
+        deactivate();
     }
 
-    // The best children of the nodes, in order: labels if this is the last level of all, else nodes.
-    template <class Stride>
-    const std::vector<Scored>& select(const BeamModel& model, std::int64_t t, const BeamOptions& options,
-                                      const std::vector<Node>& parents, float* sums, const float* dense,
-                                      Stride&& stride) {
-        const BeamLevel& level = model.levels[static_cast<std::size_t>(t)];
-        const bool last = t + 1 == options.depth, to_labels = t + 1 == static_cast<std::int64_t>(model.levels.size());
-        best_.start(last ? options.k : options.beam_size);
-        if (to_labels && model.repeats) {
-            all_.clear();
-            finish(level, to_labels, parents, sums, dense, stride,
-                   [&](std::int64_t first, const float* scores, std::int64_t n) {
-                       for (std::int64_t j = 0; j < n; ++j) all_.push_back({scores[j], model.labels[first + j]});
-                   });
-            // The best leaf of each label, then the best labels.
-            std::sort(all_.begin(), all_.end(),
-                      [](const Scored& a, const Scored& b) { return a.id != b.id ? a.id < b.id : better(a, b); });
-            all_.erase(
-                std::unique(all_.begin(), all_.end(), [](const Scored& a, const Scored& b) { return a.id == b.id; }),
-                all_.end());
-            for (const Scored& item : all_) best_.add(item);
-        } else {
-            add_children(model, level, to_labels, parents, sums, dense, stride);
-        }
-        return best_.finish();
+    // Forgets what `collect` found. A scorer outlives the models that it searches.
+    void deactivate() {
+        for (const std::int32_t p : active_)
+            std::fill(nodes_.begin() + level_->chunks[static_cast<std::size_t>(p)] / 64,
+                      nodes_.begin() + level_->chunks[static_cast<std::size_t>(p) + 1] / 64 + 1, 0);
+        active_.clear();
+        groups_.clear();
     }
 
-    // The best children of the nodes of a single query, as `select` finds them, by branch and bound: a child never
-    // scores above its parent, apart from the bonus of wide margins, so nodes are expanded best first, some at a time,
-    // until the next one cannot contribute. The result has the same bits as that of expanding all of them.
-    const std::vector<Scored>& expand(const BeamModel& model, std::int64_t t, const BeamOptions& options,
-                                      const std::int32_t* columns, const float* values, std::int64_t n,
-                                      const float* dense) {
-        const BeamLevel& level = model.levels[static_cast<std::size_t>(t)];
-        const bool last = t + 1 == options.depth, to_labels = t + 1 == static_cast<std::int64_t>(model.levels.size());
-        const std::int64_t wanted = last ? options.k : options.beam_size;
-        const auto n_nodes = static_cast<std::int64_t>(nodes.size());
-        // Enough nodes for twice as many children as wanted, on average; then as many again and again.
-        std::int64_t size = 2 * wanted * level.n_parents / std::max<std::int64_t>(1, level.n_nodes) + 4;
-        if (level.n_dense > 0 || level.transform == Transform::noop || (to_labels && model.repeats) ||
-            2 * size >= n_nodes)
-            return select(model, t, options, nodes, score(level, nodes, columns, values, n), dense, full_stride);
-        const float slack = max_bonus(level, to_labels, values, n);
-        by_score_ = nodes;
-        std::sort(by_score_.begin(), by_score_.end(),
-                  [](const Node& a, const Node& b) { return a.score != b.score ? a.score > b.score : a.id < b.id; });
-        best_.start(wanted);
-        for (std::int64_t from = 0; from < n_nodes; from += size) {
-            best_.settle();
-            const float bound = by_score_[static_cast<std::size_t>(from)].score;
-            if (bound + slack + 1e-6f * std::abs(bound) < best_.cutoff()) break;
-            if (from > 0) size = std::min(2 * size, n_nodes - from);
-            block_.assign(by_score_.begin() + from, by_score_.begin() + std::min(from + size, n_nodes));
-            std::sort(block_.begin(), block_.end(), [](const Node& a, const Node& b) { return a.id < b.id; });
-            add_children(model, level, to_labels, block_, score(level, block_, columns, values, n), dense, full_stride);
-        }
-        return best_.finish();
-    }
-
-    std::vector<Node> nodes;
+    Expansion beam;                      // of the row that is searched for
     std::vector<std::int32_t> features;  // a row with 64-bit indices, narrowed
 
 private:
-    // Upper bound of a child's bonus: no margin exceeds the largest bias plus |x|_1 times the largest weight.
-    static float max_bonus(const BeamLevel& level, bool are_labels, const float* values, std::int64_t n) {
-        if (!are_labels) return static_cast<float>(margin_bonus);
-        float norm = 0.0f;
-        for (std::int64_t i = 0; i < n; ++i) norm += std::abs(values[i]);
-        return static_cast<float>(margin_bonus) * 1.001f * (level.max_bias + norm * level.max_weight + 1.0f);
+    // Adds the hits of the chunk in a slot; its sums are then the margins by the sparse features.
+    float* add_hits(std::size_t slot) {
+        const auto chunk = static_cast<std::size_t>(active_[slot]);
+        float* sums = sums_.data() + slot * chunk_width;
+        hot().add_hits(hits_.data() + slot * static_cast<std::size_t>(room_), counts_[slot],
+                       level_->chunks[chunk + 1] - level_->chunks[chunk], level_->weights.mantissa_bits, sums);
+        counts_[slot] = 0;
+        return sums;
     }
 
-    template <class Stride>
-    void add_children(const BeamModel& model, const BeamLevel& level, bool to_labels, const std::vector<Node>& parents,
-                      float* sums, const float* dense, Stride&& stride) {
-        const bool has_labels = to_labels && model.labels != nullptr;
-        finish(
-            level, to_labels, parents, sums, dense, stride,
-            [&](std::int64_t first, const float* scores, std::int64_t n) {
-                for_each_over(scores, n, [&](std::int64_t j) {
-                    best_.add({scores[j], has_labels ? model.labels[first + j] : static_cast<std::int32_t>(first + j)});
-                });
-            });
+    // Prefetches the weights for the children of a node, which lie all over the table.
+    void prefetch(const Scored& parent) const {
+        const auto p = static_cast<std::size_t>(parent.id);
+        if (level_->children[p] == level_->children[p + 1]) return;
+        const auto slot =
+            static_cast<std::size_t>(position_of_[static_cast<std::size_t>(level_->children[p])]) / chunk_width;
+        const Hit* hits = hits_.data() + slot * static_cast<std::size_t>(room_);
+        for (std::int32_t h = 0; h < counts_[slot]; ++h) __builtin_prefetch(hits[h].row);
     }
 
     // Calls body(j) for scores that may still be among the best; most groups of 16 are skipped at once.
     template <class Body>
-    void for_each_over(const float* scores, std::int64_t n, Body&& body) const {
+    static void for_each_over(const float* scores, std::int64_t n, const TopK& best_so_far, Body&& body) {
         for (std::int64_t from = 0; from < n; from += 16) {
             const std::int64_t to = std::min(n, from + 16);
             float best = -std::numeric_limits<float>::infinity();
@@ -170,10 +162,10 @@ private:
                 for (int i = 0; i < 16; ++i)
                     parts[i % 4] = scores[from + i] > parts[i % 4] ? scores[from + i] : parts[i % 4];
                 for (const float part : parts) best = part > best ? part : best;
-                if (best < best_.cutoff()) continue;
+                if (best < best_so_far.cutoff()) continue;
             }
             for (std::int64_t j = from; j < to; ++j)
-                if (!(scores[j] < best_.cutoff())) body(j);
+                if (!(scores[j] < best_so_far.cutoff())) body(j);
         }
     }
 
@@ -195,15 +187,20 @@ private:
         if (level.power == 1.0f) hinge([](float x) { return x; });
         else if (level.power == 2.0f) hinge([](float x) { return x * x; });
         else if (level.power == 3.0f) hinge([](float x) { return x * x * x; });
+        else if (level.power == 4.0f) hinge([](float x) { return (x * x) * (x * x); });
         else hinge([&](float x) { return x > 0 ? std::pow(x, level.power) : 0.0f; });
     }
 
-    TopK best_;
-    std::vector<Node> by_score_, block_;
-    std::vector<Scored> all_;
-    std::vector<std::int32_t> active_, slot_of_;
-    std::vector<float> sums_;
-    std::vector<Hit> hits_;
+    std::vector<Scored> block_;
+    const BeamLevel* level_ = nullptr;  // of the last `collect`
+    std::vector<std::int32_t> active_;  // chunks, ascending: one slot each
+    std::vector<ActiveGroup> groups_;
+    std::vector<std::uint64_t> nodes_;       // bit i: node i is active
+    std::vector<std::int32_t> position_of_;  // of each active node in sums_
+    std::vector<float> sums_;                // chunk_width for each slot
+    std::vector<Hit> hits_;                  // room_ for each slot
+    std::int64_t room_ = 0;
+    std::vector<std::int32_t> counts_;
 };
 
 inline ScratchPool<BeamScorer> beam_scorers;
@@ -219,13 +216,6 @@ const std::int32_t* narrow(const CsrView<Index>& rows, std::int64_t row, BeamSco
         scorer.features.assign(rows.indices + rows.indptr[row], rows.indices + rows.indptr[row + 1]);
         return scorer.features.data();
     }
-}
-
-// The beam for the next level, by node id.
-inline void set_beam(const std::vector<Scored>& found, std::vector<Node>& nodes) {
-    nodes.clear();
-    for (const Scored& item : found) nodes.push_back({item.id, item.score});
-    std::sort(nodes.begin(), nodes.end(), [](const Node& a, const Node& b) { return a.id < b.id; });
 }
 
 }  // namespace ramify

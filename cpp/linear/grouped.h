@@ -1,36 +1,33 @@
-// Scores of many queries at once, chunk by chunk: all queries that score a chunk visit it in a row, so that its weights
-// are unpacked once and stay in the cache. The sums are those of score_chunks, bit by bit.
+// Scores of many queries at once, chunk by chunk: all queries that score a chunk visit it in a row, while its weights
+// are in the cache. The sums are those of a single query, bit by bit.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "core/memory.h"
-#include "linear/packed.h"
+#include "linear/beam.h"
 #include "linear/visit_kernel.h"
 
 namespace ramify {
 
-// The rows of a packed level by chunk, for the features that some query has.
+// The weights of a level by chunk, for the features that some query has.
 struct GroupedLevel {
-    std::vector<std::int64_t> indptr;  // (n_chunks + 1)
-    LargeVector<ChunkRow> rows;        // features ascending in each chunk
+    std::vector<std::int64_t> row_indptr;    // (n_chunks + 1) first row of each chunk
+    std::vector<std::int64_t> table_indptr;  // (n_chunks + 1) first byte of each chunk
+    LargeVector<std::int32_t> features;      // of each row, ascending in each chunk
+    LargeVector<std::uint32_t> starts;       // of each row; see ChunkRows
+    LargeVector<std::uint8_t> table;
 };
 
-// How much of a level the features of the queries touch.
-struct LevelUse {
-    std::int64_t rows = 0;  // rows of the level that some query has a feature for
-    double hits = 0;        // pairs of a query feature and one of its rows
-};
+// counts[f]: number of queries that have the feature. Returns pairs of a query feature and one of its weights, relative
+// to the weights of these features: how often a weight would be visited if every query visited every chunk.
+double visits_per_weight(const PackedView& level, const std::vector<std::int32_t>& counts);
+// Empty if a chunk has more than 2 GB.
+GroupedLevel group_level(const BeamLevel& level, const std::vector<std::int32_t>& counts);
 
-// counts[f]: number of queries that have the feature.
-LevelUse use_of_level(const PackedView& level, const std::vector<std::int32_t>& counts);
-GroupedLevel group_level(const PackedView& level, const std::vector<std::int32_t>& counts);
-
-// Scores of all visits; those of chunk p are [indptr[p], indptr[p + 1]). chunks: first node of each chunk; longest: the
-// largest number of features of a query.
-void score_grouped(const PackedView& level, const GroupedLevel& grouped, const std::int64_t* chunks, const float* bias,
-                   const QueryFeatures& queries, std::int64_t longest, const std::vector<std::int64_t>& indptr,
-                   const std::vector<Visit>& visits, int threads);
+// Scores of all visits; those of chunk p are [indptr[p], indptr[p + 1]).
+void score_grouped(const BeamLevel& level, const GroupedLevel& grouped, const QueryFeatures& queries,
+                   const std::vector<std::int64_t>& indptr, const std::vector<Visit>& visits, int threads);
 
 }  // namespace ramify

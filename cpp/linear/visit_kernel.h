@@ -1,24 +1,23 @@
 // Scores of one chunk of a packed level for many sparse queries; compiled for several instruction sets (core/isa.h). It
-// adds up in the order of the features, as beam_kernel.h does: the same bits.
+// adds up in the order of beam_kernel.h: the same bits.
 #pragma once
 
 #include <cstdint>
 
+#include "linear/beam_kernel.h"
+
 namespace ramify {
 
-// The weights of a chunk for one feature, as they lie in the packed table: n codes, then n columns.
-struct ChunkRow {
-    const std::uint8_t* entries;
-    std::int32_t feature;
-    std::int32_t n;
-};
-
+// The rows of a chunk for the features of the queries, ascending.
 struct ChunkRows {
-    const ChunkRow* rows = nullptr;  // (n) one for each feature
+    const std::int32_t* features = nullptr;  // (n)
+    const std::uint32_t* starts = nullptr;   // (n) 2 × start in `table`, + 1 for weights of a list: they come first
     std::int64_t n = 0;
+    const std::uint8_t* table = nullptr;
     std::int64_t width = 0;       // columns
     const float* bias = nullptr;  // (width)
-    const float* codebook = nullptr;
+    float scale = 1.0f;
+    int mantissa_bits = 4;
 };
 
 struct QueryFeatures {
@@ -33,24 +32,20 @@ struct Visit {
     float* sums;
 };
 
-static inline std::int64_t wide_stride(std::int64_t width) { return (width + 7) / 8 * 8; }
+static inline std::int64_t wide_stride(std::int64_t width) { return (width + 15) / 16 * 16; }
 
-struct VisitHit {
-    const float* wide;  // a dense row of the chunk
-    float value;
+// The features of a chunk as a bitmap with the number of bits before each word: it fits the first-level cache, and
+// gives the row of a feature.
+struct FeatureRanks {
+    std::uint64_t* bits = nullptr;   // (n_features / 64 + 1) zeros, before and after
+    std::int32_t* before = nullptr;  // (n_features / 64 + 1)
+    std::int32_t* rows = nullptr;    // (max_room) of the features that a query shares with the chunk
+    float* values = nullptr;         // (max_room)
+    Hit* early = nullptr;            // (max_room) weights of lists
+    Hit* late = nullptr;             // (max_room) the others
 };
 
-struct VisitScratch {
-    std::int32_t* row_of = nullptr;  // (n_features) zeros, before and after
-    float* wide = nullptr;           // (n_wide) dense rows: room for those of one query at least, and one
-    std::int64_t n_wide = 0;
-    VisitHit* hits = nullptr;          // one more than a query has features
-    const ChunkRow** first = nullptr;  // as many as a query has features
-};
-
-// sums = bias + the weighted rows of the chunk, for each visit. A row becomes dense at its first visit, after which it
-// costs a few vector instructions. Returns false if the table is damaged.
-using ScoreVisits = bool (*)(const ChunkRows& chunk, const QueryFeatures& queries, const Visit* visits,
-                             std::int64_t n_visits, const VisitScratch& scratch);
+using ScoreVisits = void (*)(const ChunkRows& chunk, const QueryFeatures& queries, const Visit* visits,
+                             std::int64_t n_visits, const FeatureRanks& ranks);
 
 }  // namespace ramify

@@ -136,7 +136,7 @@ def test_only_models_are_overwritten(tmp_path):
 @pytest.mark.parametrize(("change", "message"), [
     (lambda m: m.update(format="other"), "not written by Ramify"),
     (lambda m: m.update(format_version=99), "upgrade Ramify"),
-    (lambda m: m.update(format_version="2"), "no valid format version"),
+    (lambda m: m.update(format_version="3"), "no valid format version"),
     (lambda m: m.pop("kind"), "'kind'"),
     (lambda m: m.update(params=[]), "'params'"),
     (lambda m: m["files"].update({"../a.npy": m["files"]["a.npy"]}), "plain file name"),
@@ -305,16 +305,17 @@ def write_by_hand(path, format_version):
     (path / MANIFEST).write_text(json.dumps(manifest))
 
 
-def test_format_version_2_is_readable(tmp_path):
-    write_by_hand(tmp_path / "m", 2)
+def test_format_version_3_is_readable(tmp_path):
+    write_by_hand(tmp_path / "m", 3)
     store = Store(tmp_path / "m")
     assert (store.kind, store.params) == ("popular", {"seed": 0})
     assert list(LabelVocabulary.load(store, store.state["labels"])) == ["fox", "hen"]
 
 
-def test_format_version_1_is_refused_and_may_be_overwritten(tmp_path):
-    write_by_hand(tmp_path / "m", 1)
-    reason = "format version 1: it was written by a development version of Ramify before its parameters were renamed"
+@pytest.mark.parametrize("version", [1, 2])
+def test_earlier_format_versions_are_refused_and_may_be_overwritten(tmp_path, version):
+    write_by_hand(tmp_path / "m", version)
+    reason = f"format version {version}: it was written by an earlier development version of Ramify"
     for opener in (Store, ramify.load, ramify.Popular.load):
         with pytest.raises(ramify.ModelFormatError, match=f"{reason}; train it again"):
             opener(tmp_path / "m")

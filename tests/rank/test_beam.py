@@ -176,21 +176,46 @@ def test_scores_of_selected_labels(kind):
         model.score_selected(X, selected[1:])
 
 
-def test_quantization_error_is_small():
-    """More than 256 distinct weights are quantized with an error of a few percent."""
+@pytest.mark.parametrize(("smallest", "error"), [(2, 1 / 64), (0.2, 1 / 32), (0.01, 1 / 16), (1e-6, 1 / 8)])
+def test_weights_are_rounded_as_far_as_their_range_requires(smallest, error):
+    """Codes have 7 bits for exponent and mantissa: the wider the range of the weights, the fewer for the mantissa."""
     random = np.random.default_rng(0)
-    W = (random.standard_normal((300, 80)) * random.choice([0.1, 1, 10], (300, 80))).astype(np.float32)
-    W[np.abs(W) < 0.01] = 0
+    W = np.exp(random.uniform(np.log(smallest), np.log(30), (300, 80))).astype(np.float32)
+    W *= random.choice([-1, 0, 1], W.shape)
     with_bias = np.hstack([W, np.zeros((300, 1), np.float32)])
     level = PackedLevel.pack(sparse.csr_matrix(with_bias), np.array([0, 300]), 80, 1.0)
     model = LinearTree(LabelTree.flat(300), [level], [ScoreTransform.parse("noop")], 80)
     ids, scores = model.search(sparse.eye(80, format="csr", dtype=np.float32), 300, 1)
     found = np.zeros_like(W)
     found[ids.T, np.arange(80)[None, :]] = scores.T
-    large = np.abs(W) > 1
-    assert np.abs(found / np.where(large, W, 1) - 1)[large].max() < 0.1
-    assert np.sqrt(np.mean((found - W) ** 2)) < 0.02 * np.sqrt(np.mean(W**2))
-    assert np.array_equal(found[W == 0], W[W == 0])
+    assert np.array_equal(found == 0, W == 0)
+    assert np.all(np.abs(found - W) <= 1.0001 * error * np.abs(W))
+    assert np.all(np.isin(found[found != 0], level.codebook))
+    assert abs(np.mean(found[W != 0] / W[W != 0]) - 1) < error / 10  # rounded to the nearest
+
+
+@pytest.mark.parametrize("change", [{0: 0.0}, {3: 1.0}, {200: np.nan}, slice(None, None, -1)])
+def test_other_codebooks_are_refused(change):
+    model, _ = make_model("paths")
+    codebook = model.levels[0].codebook.copy()
+    if isinstance(change, slice):
+        codebook = codebook[change].copy()
+    else:
+        codebook[list(change)] = list(change.values())
+    levels = [dataclasses.replace(model.levels[0], codebook=codebook), *model.levels[1:]]
+    with pytest.raises(ValueError, match="codebook"):
+        LinearTree(model.tree, levels, model.transforms, 50)
+
+
+def test_long_queries_have_the_same_bits_in_batches():
+    """Weights are added up for 1,024 features at a time."""
+    model, _ = make_model("many", n_sparse=3000)
+    X = sparse.random(300, 3000, 0.7, "csr", np.float32, np.random.default_rng(5))
+    ids, scores = model.search(X, 8, 3, threads=2)
+    for row in range(0, 300, 41):
+        one = model.search(X[row], 8, 3)
+        assert np.array_equal(one[0][0], ids[row])
+        assert np.array_equal(one[1][0], scores[row])
 
 
 def test_very_negative_margins_do_not_tie():

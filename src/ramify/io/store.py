@@ -29,8 +29,8 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray
 
 FORMAT = "ramify-model"
-FORMAT_VERSION = 2
-OLDEST_FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+OLDEST_FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 _MAX_MANIFEST = 64 << 20
@@ -169,8 +169,8 @@ class Store:
             raise ModelFormatError(f"{file} has no valid format version")
         if version < OLDEST_FORMAT_VERSION:
             raise ModelFormatError(
-                f"{self.path} has format version {version}: it was written by a development version of Ramify before "
-                "its parameters were renamed; train it again"
+                f"{self.path} has format version {version}: it was written by an earlier development version of Ramify; "
+                "train it again"
             )
         if version > FORMAT_VERSION:
             raise ModelFormatError(

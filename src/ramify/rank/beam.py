@@ -35,13 +35,13 @@ ARRAYS: dict[str, tuple[DTypeLike, int]] = {
 
 @dataclass(frozen=True, eq=False)
 class PackedLevel:
-    """Weights of the nodes of one level, packed for search; weights of sparse features are quantized to 256 values.
+    """Weights of the nodes of one level, packed for search; weights of sparse features are rounded to 8 bits.
 
     Attributes
     ----------
     block_starts : (s + 1,) start of the block of each sparse feature, in units of 4 bytes
-    blocks : the blocks: nodes and weights of each feature
-    codebook : (256,) values of the quantized weights
+    blocks : the blocks: nodes and weights of each feature (cpp/linear/packed.h)
+    codebook : (256,) weight of each code, a floating-point number of 8 bits
     bias : (n_nodes,) constant term of each node's margin
     dense : (n_nodes, e) weights of the dense features
     """
