@@ -448,7 +448,7 @@ def test_foreign_manifests_are_refused(make, tmp_path):
     model.save(tmp_path / "m")
     params = model.to_dict()
     for values, message in (
-        ({"format_version": 3}, "upgrade Ramify"),
+        ({"format_version": 4}, "upgrade Ramify"),
         ({"kind": "oracle"}, "unknown kind 'oracle'"),
         ({"params": {**params, "max_len": 3}}, "invalid parameters for this version: .* has no parameter 'max_len'"),
         ({"params": {**params, "seed": "x"}}, "invalid parameters for this version: .*seed must be int"),

@@ -60,20 +60,4 @@ void accumulate(Counts& counts) {
     for (std::size_t i = 1; i < counts.size(); ++i) counts[i] += counts[i - 1];
 }
 
-// Groups the items 0 ... n - 1 by key: those of key c are items[indptr[c]] ... items[indptr[c + 1] - 1], ascending.
-struct Grouping {
-    std::vector<std::int64_t> indptr;  // (n_keys + 1)
-    std::vector<std::int32_t> items;   // (n)
-};
-inline Grouping group_by(const std::vector<std::int32_t>& keys, std::size_t n_keys) {
-    Grouping grouping{std::vector<std::int64_t>(n_keys + 1), std::vector<std::int32_t>(keys.size())};
-    for (const std::int32_t key : keys) ++grouping.indptr[static_cast<std::size_t>(key) + 1];
-    accumulate(grouping.indptr);
-    std::vector<std::int64_t> next(grouping.indptr.begin(), grouping.indptr.end() - 1);
-    for (std::size_t i = 0; i < keys.size(); ++i)
-        grouping.items[static_cast<std::size_t>(next[static_cast<std::size_t>(keys[i])]++)] =
-            static_cast<std::int32_t>(i);
-    return grouping;
-}
-
 }  // namespace ramify

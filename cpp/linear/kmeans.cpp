@@ -63,9 +63,42 @@ std::vector<std::int32_t> kmeans(const CsrView<Index>& rows, std::int64_t n_clus
     const std::int64_t capacity = (n + n_clusters - 1) / n_clusters;
     constexpr std::int64_t block_size = 256;
     const std::int64_t n_blocks = (n + block_size - 1) / block_size;
-    std::vector<double> sums(d);
     std::vector<float> margin(static_cast<std::size_t>(n));
     std::vector<std::int32_t> next(static_cast<std::size_t>(n));
+
+    // Sums of the members of each cluster; an empty cluster keeps its centroid. Feature by feature rather than cluster
+    // by cluster: the matrix of centroids is far larger than the caches.
+    std::vector<std::int64_t> n_members(k);
+    std::vector<double> squares(width);
+    auto update_centroids = [&] {
+        std::fill(n_members.begin(), n_members.end(), 0);
+        for (const std::int32_t c : cluster) ++n_members[static_cast<std::size_t>(c)];
+        std::vector<float> keep(width, 1.0f), scale(width, 1.0f);
+        for (std::size_t c = 0; c < k; ++c) keep[c] = n_members[c] > 0 ? 0.0f : 1.0f;
+        for (std::size_t f = 0; f < d; ++f)
+            for (std::size_t c = 0; c < width; ++c) centroids[f * width + c] *= keep[c];
+        for (std::size_t m = 0; m < cluster.size(); ++m)
+            for (auto i = static_cast<std::size_t>(members.indptr[m]);
+                 i < static_cast<std::size_t>(members.indptr[m + 1]); ++i)
+                centroids[static_cast<std::size_t>(members.indices[i]) * width +
+                          static_cast<std::size_t>(cluster[m])] += members.values[i];
+        std::fill(squares.begin(), squares.end(), 0.0);
+        for (std::size_t f = 0; f < d; ++f)
+            for (std::size_t c = 0; c < width; ++c) {
+                const double x = centroids[f * width + c];
+                squares[c] += x * x;
+            }
+        for (std::size_t c = 0; c < k; ++c) {
+            if (n_members[c] == 0) continue;
+            const double by = options.spherical ? (squares[c] > 0 ? 1.0 / std::sqrt(squares[c]) : 0.0)
+                                                : 1.0 / static_cast<double>(n_members[c]);
+            scale[c] = static_cast<float>(by);
+            // The nearest mean has the largest x·c - |c|²/2.
+            bias[c] = options.spherical ? 0.0f : static_cast<float>(-squares[c] * by * by / 2);
+        }
+        for (std::size_t f = 0; f < d; ++f)
+            for (std::size_t c = 0; c < width; ++c) centroids[f * width + c] *= scale[c];
+    };
 
     for (int iteration = 0; iteration < options.max_iterations; ++iteration) {
         parallel_for(n_blocks, threads, [&](std::int64_t block, int) {
@@ -114,23 +147,7 @@ std::vector<std::int32_t> kmeans(const CsrView<Index>& rows, std::int64_t n_clus
         cluster = next;
         if (static_cast<double>(moved) <= options.tolerance * static_cast<double>(n)) break;
 
-        const Grouping by_cluster = group_by(cluster, k);
-        for (std::size_t c = 0; c < k; ++c) {
-            if (by_cluster.indptr[c] == by_cluster.indptr[c + 1]) continue;  // an empty cluster keeps its centroid
-            std::fill(sums.begin(), sums.end(), 0.0);
-            for (std::int64_t i = by_cluster.indptr[c]; i < by_cluster.indptr[c + 1]; ++i)
-                members.add(by_cluster.items[static_cast<std::size_t>(i)], 1.0, sums.data());
-            const double scale =
-                scale_of(sums, static_cast<double>(by_cluster.indptr[c + 1] - by_cluster.indptr[c]), options.spherical);
-            double square = 0;
-            for (std::size_t f = 0; f < d; ++f) {
-                const double x = scale * sums[f];
-                centroids[f * width + c] = static_cast<float>(x);
-                square += x * x;
-            }
-            // The nearest mean has the largest x·c - |c|²/2.
-            bias[c] = options.spherical ? 0.0f : static_cast<float>(-square / 2);
-        }
+        update_centroids();
     }
     return cluster;
 }

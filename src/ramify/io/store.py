@@ -169,8 +169,8 @@ class Store:
             raise ModelFormatError(f"{file} has no valid format version")
         if version < OLDEST_FORMAT_VERSION:
             raise ModelFormatError(
-                f"{self.path} has format version {version}: it was written by an earlier development version of Ramify; "
-                "train it again"
+                f"{self.path} has format version {version}: it was written by an earlier development version of "
+                "Ramify; train it again"
             )
         if version > FORMAT_VERSION:
             raise ModelFormatError(

@@ -22,6 +22,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -41,7 +42,7 @@ from ramify.models.base import TrainingData
 from ramify.models.linear import LinearModel, TreeModel
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
-from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr, ranking_config
+from ramify.rank.linear import LinearConfig, check_relevance, drop_small_weights, fit_ovr, ranking_config
 from ramify.rank.score_transforms import ScoreTransform
 
 LabelRepresentation = Literal["pifa", "pii", "spectral"]
@@ -211,27 +212,33 @@ class XRLinear(TrainedTreeModel, LinearModel):
         label_transform = ScoreTransform.parse(self.label_score_transform or self.score_transform)
         transforms = [ScoreTransform.parse(self.score_transform)] * (tree.depth - 1) + [label_transform]
         n_sparse = X.sparse.shape[1]
-        levels: list[PackedLevel] = []
+        levels: list[PackedLevel] = []  # as the model keeps them
+        mining_levels: list[PackedLevel] = []  # as they propose negatives
         title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
         with progress(title, sum(tree.widths), self.verbose) as advance:
             for t, children in enumerate(tree.levels):
                 M = pool = None
                 if t > 0:
-                    matcher = LinearTree(tree, levels, transforms[:t], n_sparse)
+                    matcher = LinearTree(tree, mining_levels, transforms[:t], n_sparse)
                     M, pool = self._mine_negatives(X, nodes[t - 1], matcher, options.negatives, t, self.seed + index)
+                are_labels = t == tree.depth - 1
                 W = fit_ovr(
                     X,
                     nodes[t],
                     M,
                     clusters=children,
-                    config=self.linear,
+                    config=self.linear if are_labels else _with_small_weights(self.linear),
                     relevance=None if relevance is None else relevance[t],
                     seed=self.seed + index,
                     threads=self.threads,
                     progress=steps(advance),
                 )
-                extra = mining.extra_margins(nodes[t], pool, children, are_labels=t == tree.depth - 1)
-                levels.append(PackedLevel.pack(W, children, n_sparse, self.linear.bias, self.threads, extra))
+                extra = mining.extra_margins(nodes[t], pool, children, are_labels=are_labels)
+                pack = partial(PackedLevel.pack, children=children, n_sparse=n_sparse, bias=self.linear.bias,
+                               threads=self.threads, extra=extra)  # fmt: skip
+                if not are_labels:
+                    mining_levels.append(pack(W))
+                levels.append(pack(drop_small_weights(W, n_sparse, self.linear.threshold)))
         return LinearTree(tree, levels, transforms, n_sparse)
 
     def _mine_negatives(
@@ -288,6 +295,14 @@ class XRLinear(TrainedTreeModel, LinearModel):
         size = np.where((np.diff(R.indptr) > 0) & (size > 0), size, 1.0)
         scaled = R.data / np.repeat(size, np.diff(R.indptr))
         return csr_from_parts(scaled.astype(np.float32), R.indices, R.indptr, R.shape)
+
+
+_MINING_THRESHOLD = 0.1
+
+
+def _with_small_weights(config: LinearConfig) -> LinearConfig:
+    """Keep weights that the search does not need: without them it would propose worse negatives (0.3 points of P@5)."""
+    return config.clone().set_params(threshold=min(config.threshold, _MINING_THRESHOLD))
 
 
 def _paper_settings() -> dict[str, Any]:

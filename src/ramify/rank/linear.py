@@ -140,6 +140,17 @@ def fit_ovr(
     )
 
 
+def drop_small_weights(W: Csr, n_sparse: int, threshold: float) -> Csr:
+    """Drop the weights of sparse features (the first columns of W) below a magnitude."""
+    small = (np.abs(W.data) < threshold) & (W.indices < n_sparse)
+    if not small.any():
+        return W
+    W = W.copy()
+    W.data[small] = 0
+    W.eliminate_zeros()
+    return W
+
+
 @overload
 def check_relevance(relevance: None, Y: Csr) -> None: ...
 @overload
