@@ -106,7 +106,7 @@ struct DocumentScratch {
     DocumentCounter counter;
     std::vector<TermKey> keys;
     std::vector<std::uint32_t> ids;
-    std::vector<TermCount> row, sorting;
+    std::vector<TermCount> row, sorting, block_counts;
     std::vector<double> values;
     std::vector<std::int32_t> block_indices;
     std::vector<float> block_data;
