@@ -42,7 +42,7 @@ public:
         std::uint32_t next = 0, end = 0;
     };
 
-    static constexpr int shard_bits = 5, n_shards = 1 << shard_bits;
+    static constexpr int shard_bits = 4, n_shards = 1 << shard_bits;
 
     // concurrent: more than one thread adds terms.
     explicit SharedVocabulary(bool concurrent);
@@ -75,7 +75,7 @@ private:
         Entry& free_entry(std::uint64_t hash);
 
         int shift;
-        LargeVector<Entry> entries;
+        std::vector<Entry, LargePageAllocator<Entry, large_page>> entries;
     };
     struct alignas(64) Shard {
         std::atomic<const Table*> current{nullptr};
