@@ -120,7 +120,7 @@ inline DocumentScratchPool document_scratch;
 // read.
 template <class Prefetch, class Lookup>
 void count_terms(DocumentScratch& s, RecentTerms& recent, float weight, Prefetch&& prefetch, Lookup&& lookup) {
-    const auto& terms = s.analyzer.terms();
+    const auto terms = s.analyzer.terms();
     const std::size_t n = terms.size();
     if (s.keys.size() < n) s.keys.resize(n * 2), s.ids.resize(n * 2);
     TermKey* const pending = s.keys.data();
