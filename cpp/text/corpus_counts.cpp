@@ -117,19 +117,19 @@ void CorpusCounts::select(std::int64_t min_df, std::int64_t max_df, int threads)
         }
         return a.length < b.length;
     };
-    constexpr std::int64_t buckets_per_block = 64;
-    parallel_for(static_cast<std::int64_t>(n_buckets) / buckets_per_block, threads, [&](std::int64_t block, int) {
-        for (auto b = static_cast<std::size_t>(block * buckets_per_block);
-             b < static_cast<std::size_t>((block + 1) * buckets_per_block); ++b)
+    selected_df_.resize(selected_.size());
+    selected_tf_.resize(with_tf_ ? selected_.size() : 0);
+    constexpr std::size_t buckets_per_block = 64;
+    parallel_for(static_cast<std::int64_t>(n_buckets / buckets_per_block), threads, [&](std::int64_t block, int) {
+        const std::size_t begin = static_cast<std::size_t>(block) * buckets_per_block, end = begin + buckets_per_block;
+        for (std::size_t b = begin; b < end; ++b)
             std::sort(selected_.begin() + start[b], selected_.begin() + start[b + 1], before);
+        for (std::size_t i = start[begin]; i < start[end]; ++i) {
+            const std::uint32_t id = selected_[i].id;
+            selected_df_[i] = df_[id];
+            if (with_tf_) selected_tf_[i] = static_cast<double>(tf_[id]) / tf_unit;
+        }
     });
-
-    selected_df_.clear();
-    selected_tf_.clear();
-    for (const SelectedTerm& t : selected_) {
-        selected_df_.push_back(df_[t.id]);
-        if (with_tf_) selected_tf_.push_back(static_cast<double>(tf_[t.id]) / tf_unit);
-    }
 }
 
 FrozenVocabulary CorpusCounts::freeze(const std::uint8_t* keep) {
