@@ -1,5 +1,6 @@
 // Tokenization, TF-IDF and the XMC text parser.
 #include "bindings/common.h"
+#include "core/parallel.h"
 #include "text/analyzer.h"
 #include "text/corpus_counts.h"
 #include "text/tfidf.h"
@@ -42,25 +43,45 @@ class Texts {
 public:
     using List = nb::typed<nb::list, nb::str>;
 
-    Texts(const nb::list& texts, bool lowercase) : kept_(nb::steal<nb::tuple>(PyList_AsTuple(texts.ptr()))) {
+    Texts(const nb::list& texts, bool lowercase, int threads)
+        : kept_(nb::steal<nb::tuple>(PyList_AsTuple(texts.ptr()))) {
         if (!kept_.is_valid()) throw nb::python_error();
-        views_.reserve(nb::len(kept_));
-        for (std::size_t i = 0; i < nb::len(kept_); ++i) {
+        views_.resize(nb::len(kept_));
+        for (std::size_t i = 0; i < views_.size(); ++i) {
             PyObject* text = PyTuple_GET_ITEM(kept_.ptr(), static_cast<Py_ssize_t>(i));
             if (!PyUnicode_Check(text))
                 throw nb::type_error(
                     ("text " + std::to_string(i) + " is " + Py_TYPE(text)->tp_name + ", not str").c_str());
-            TextView view = view_of(text);
-            if (lowercase && has_special_lower_case(view)) {
-                lowered_.push_back(nb::borrow(text).attr("lower")());
-                view = view_of(lowered_.back().ptr());
-            }
-            views_.push_back(view);
+            views_[i] = view_of(text);
+        }
+        if (!lowercase) return;
+        for (const std::size_t i : special_texts(threads)) {
+            lowered_.push_back(nb::borrow(PyTuple_GET_ITEM(kept_.ptr(), static_cast<Py_ssize_t>(i))).attr("lower")());
+            views_[i] = view_of(lowered_.back().ptr());
         }
     }
     const std::vector<TextView>& views() const { return views_; }
 
 private:
+    // The texts that Python has to convert to lower case, in order.
+    std::vector<std::size_t> special_texts(int threads) const {
+        constexpr std::size_t block_size = 256;
+        std::vector<std::vector<std::size_t>> blocks(views_.size() / block_size + 1);
+        const auto scan = [&](std::int64_t b, int) {
+            const auto begin = static_cast<std::size_t>(b) * block_size;
+            for (std::size_t i = begin; i < std::min(views_.size(), begin + block_size); ++i)
+                if (has_special_lower_case(views_[i])) blocks[static_cast<std::size_t>(b)].push_back(i);
+        };
+        if (blocks.size() == 1) {
+            scan(0, 0);
+            return std::move(blocks[0]);
+        }
+        without_gil([&] { parallel_for(ssize(blocks.size()), threads, scan); });
+        std::vector<std::size_t> found;
+        for (const auto& block : blocks) found.insert(found.end(), block.begin(), block.end());
+        return found;
+    }
+
     static TextView view_of(PyObject* text) {
         return {PyUnicode_DATA(text), static_cast<std::int64_t>(PyUnicode_GET_LENGTH(text)),
                 static_cast<int>(PyUnicode_KIND(text))};
@@ -95,8 +116,8 @@ struct FieldCorpus {
     std::vector<float> weights;
     Corpus corpus;
 
-    FieldCorpus(const nb::list& list, std::vector<float> field_weights, bool lowercase)
-        : texts(list, lowercase), weights(std::move(field_weights)) {
+    FieldCorpus(const nb::list& list, std::vector<float> field_weights, bool lowercase, int threads)
+        : texts(list, lowercase, threads), weights(std::move(field_weights)) {
         const auto n_fields = static_cast<std::int64_t>(weights.size());
         if (n_fields == 0 || texts.views().size() % weights.size() != 0)
             throw std::invalid_argument("every document needs one text for each field");
@@ -110,10 +131,11 @@ Weighting make_weighting(bool binary, bool sublinear, const std::string& norm, c
     return {binary, sublinear, kind, idf};
 }
 
-std::vector<std::uint8_t> slots_to_bytes(const SlotTable& slots) {
-    std::vector<std::uint8_t> bytes(slots.size() * sizeof(Slot));
-    std::memcpy(bytes.data(), slots.data(), bytes.size());
-    return bytes;
+Out<std::uint8_t> give_bytes(SlotTable&& slots) {
+    auto* kept = new SlotTable(std::move(slots));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<SlotTable*>(p); });
+    const std::size_t shape[1] = {kept->size() * sizeof(Slot)};
+    return Out<std::uint8_t>(kept->data(), 1, shape, owner);
 }
 
 struct PyCorpusCounts {
@@ -121,7 +143,7 @@ struct PyCorpusCounts {
 
     static PyCorpusCounts make(const PyAnalyzer& analyzer, Texts::List texts, std::vector<float> weights, bool with_tf,
                                int threads) {
-        FieldCorpus corpus(texts, std::move(weights), analyzer.spec.lowercase);
+        FieldCorpus corpus(texts, std::move(weights), analyzer.spec.lowercase, threads);
         nb::gil_scoped_release release;
         return {CorpusCounts(analyzer.spec, corpus.corpus, with_tf, threads)};
     }
@@ -146,7 +168,7 @@ public:
     }
 
     CsrParts transform(Texts::List texts, std::vector<float> weights, int threads) const {
-        FieldCorpus corpus(texts, std::move(weights), analyzer_.spec.lowercase);
+        FieldCorpus corpus(texts, std::move(weights), analyzer_.spec.lowercase, threads);
         return give_rows([&] { return tfidf_rows(analyzer_.spec, vocabulary_, weighting_, corpus.corpus, threads); });
     }
 
@@ -219,7 +241,7 @@ void bind_text(nb::module_& m) {
                 FrozenVocabulary frozen =
                     without_gil([&] { return self.counts.freeze(keep ? keep->data() : nullptr); });
                 return std::tuple(give(std::move(frozen.offsets)), give(std::move(frozen.bytes)),
-                                  give(slots_to_bytes(frozen.slots)));
+                                  give_bytes(std::move(frozen.slots)));
             },
             array("keep").none())
         .def(

@@ -12,15 +12,20 @@
 
 namespace ramify {
 
-// Requests huge pages where a table is large enough to exceed the TLB.
-template <class T>
+inline constexpr std::size_t large_page = std::size_t{1} << 21;
+
+// Requests huge pages where a table is large enough to exceed the TLB. The system clears whole pages, so `smallest`
+// should not be far below large_page where tables are many or short-lived.
+template <class T, std::size_t smallest = large_page / 4>
 struct LargePageAllocator {
     using value_type = T;
+    template <class U>
+    struct rebind {
+        using other = LargePageAllocator<U, smallest>;
+    };
     LargePageAllocator() = default;
     template <class U>
-    LargePageAllocator(const LargePageAllocator<U>&) {}
-
-    static constexpr std::size_t large_page = std::size_t{1} << 21, smallest = large_page / 4;
+    LargePageAllocator(const LargePageAllocator<U, smallest>&) {}
 
     T* allocate(std::size_t n) {
         const std::size_t size = n * sizeof(T);
@@ -41,7 +46,7 @@ struct LargePageAllocator {
         }
     }
     template <class U>
-    bool operator==(const LargePageAllocator<U>&) const {
+    bool operator==(const LargePageAllocator<U, smallest>&) const {
         return true;
     }
 };

@@ -43,13 +43,13 @@ struct CodePointWriter {
     }
 };
 
-bool any_bit(const std::vector<std::uint64_t>& mask, std::int64_t begin, std::int64_t end) {
-    const std::size_t first = static_cast<std::size_t>(begin) / 64, last = static_cast<std::size_t>(end - 1) / 64;
-    const std::uint64_t head = ~std::uint64_t{0} << (begin % 64), tail = ~std::uint64_t{0} >> (63 - (end - 1) % 64);
-    if (first == last) return (mask[first] & head & tail) != 0;
-    if ((mask[first] & head) != 0 || (mask[last] & tail) != 0) return true;
-    return std::any_of(mask.begin() + static_cast<std::ptrdiff_t>(first) + 1,
-                       mask.begin() + static_cast<std::ptrdiff_t>(last), [](std::uint64_t m) { return m != 0; });
+// The first position in [begin, end) whose bit is set, or end.
+std::int64_t next_bit(const std::vector<std::uint64_t>& mask, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t at = begin; at < end; at = (at / 64 + 1) * 64) {
+        const std::uint64_t bits = mask[static_cast<std::size_t>(at / 64)] >> (at % 64);
+        if (bits != 0) return std::min(end, at + std::countr_zero(bits));
+    }
+    return end;
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ UnicodeTable::UnicodeTable(Classify classify) : classify_(classify), table_(tabl
 }
 
 void Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text) {
-    terms_.clear();
+    n_grams_.clear();
     borders_.clear();
     if (text.length > 500'000'000) throw std::length_error("a single text has more than 500 million characters");
     switch (spec.unit) {
@@ -100,23 +100,26 @@ void Analyzer::words(const AnalyzerSpec& spec, const TextView& text) {
 
     // Tokens are written to bytes_ one after the other with a blank between, so an n-gram is a range of it.
     const bool has_stop_words = spec.stop_words.size() > 0;
+    if (tokens_.size() < n / 2 + 1) tokens_.resize(n / 2 + 1);
+    Term* token = tokens_.data();
     std::uint8_t* out = bytes_.data();
     auto emit = [&](std::int64_t begin, std::int64_t end) {
         if (end - begin < spec.min_token) return;
         std::uint8_t* const start = out;
-        if (all_ascii || !any_bit(wide_, begin, end)) {
-            for (std::int64_t i = begin; i < end; i += 16) std::memcpy(out + (i - begin), &lowered_[i], 16);
-            out += end - begin;
-        } else {
-            for (std::int64_t i = begin; i < end; ++i) out = encode(code_point(i), out);
+        for (std::int64_t i = begin;;) {
+            const std::int64_t wide = all_ascii ? end : next_bit(wide_, i, end);
+            for (std::int64_t at = i; at < wide; at += 16) std::memcpy(out + (at - i), &lowered_[at], 16);
+            out += wide - i;
+            if (wide == end) break;
+            out = encode(code_point(wide), out);
+            i = wide + 1;
         }
-        const std::size_t length = static_cast<std::size_t>(out - start);
+        const auto length = static_cast<std::uint32_t>(out - start);
         if (has_stop_words && spec.stop_words.view().find({start, length}) != Slot::empty) {
             out = start;
             return;
         }
-        borders_.push_back(static_cast<std::uint32_t>(start - bytes_.data()));
-        borders_.push_back(static_cast<std::uint32_t>(out - bytes_.data()));
+        *token++ = {static_cast<std::uint32_t>(start - bytes_.data()), length};
         *out++ = ' ';
     };
     std::uint64_t carry = 0;
@@ -135,21 +138,26 @@ void Analyzer::words(const AnalyzerSpec& spec, const TextView& text) {
         carry = mask >> 63;
     }
 
-    const std::size_t n_tokens = borders_.size() / 2;
+    const auto n_tokens = static_cast<std::size_t>(token - tokens_.data());
+    if (spec.max_n == 1) {
+        terms_ = {tokens_.data(), n_tokens};
+        return;
+    }
     for (int size = spec.min_n; size <= spec.max_n; ++size) {
         const auto span = static_cast<std::size_t>(size);
         for (std::size_t i = 0; i + span <= n_tokens; ++i) {
-            const std::uint32_t from = borders_[2 * i], to = borders_[2 * (i + span) - 1];
-            terms_.push_back({from, to - from});
+            const Term &from = tokens_[i], &to = tokens_[i + span - 1];
+            n_grams_.push_back({from.start, to.start + to.length - from.start});
         }
     }
+    terms_ = n_grams_;
 }
 
 // All windows of n code points between borders_[first] and borders_[last].
 void Analyzer::add_windows(std::size_t first, std::size_t last, int n) {
     for (std::size_t i = first; i + static_cast<std::size_t>(n) <= last; ++i) {
         const std::uint32_t from = borders_[i], to = borders_[i + static_cast<std::size_t>(n)];
-        terms_.push_back({from, to - from});
+        n_grams_.push_back({from, to - from});
     }
 }
 
@@ -168,6 +176,7 @@ void Analyzer::chars(const AnalyzerSpec& spec, const TextView& text) {
     }
     put.close();
     for (int n = spec.min_n; n <= spec.max_n; ++n) add_windows(0, borders_.size() - 1, n);
+    terms_ = n_grams_;
 }
 
 void Analyzer::chars_in_words(const AnalyzerSpec& spec, const TextView& text) {
@@ -188,12 +197,13 @@ void Analyzer::chars_in_words(const AnalyzerSpec& spec, const TextView& text) {
         put.close();
         for (int n = spec.min_n; n <= spec.max_n; ++n) {
             if (last - first <= static_cast<std::size_t>(n)) {  // a word shorter than n counts once, as a whole
-                terms_.push_back({borders_[first], borders_[last] - borders_[first]});
+                n_grams_.push_back({borders_[first], borders_[last] - borders_[first]});
                 break;
             }
             add_windows(first, last, n);
         }
     }
+    terms_ = n_grams_;
 }
 
 }  // namespace ramify

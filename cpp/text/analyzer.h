@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "text/vocabulary.h"
@@ -59,7 +60,7 @@ public:
     };
 
     void analyze(const AnalyzerSpec& spec, const TextView& text);
-    const std::vector<Term>& terms() const { return terms_; }
+    std::span<const Term> terms() const { return terms_; }
     TermKey key(const Term& term) const { return {bytes_.data() + term.start, term.length}; }
 
 private:
@@ -71,8 +72,9 @@ private:
 
     std::vector<std::uint8_t> bytes_, lowered_;
     std::vector<std::uint64_t> word_, wide_;
-    std::vector<std::uint32_t> borders_;  // of tokens (start, end, start, …) or of code points
-    std::vector<Term> terms_;
+    std::vector<std::uint32_t> borders_;  // of code points
+    std::vector<Term> tokens_, n_grams_;
+    std::span<const Term> terms_;  // of tokens_ or n_grams_
 };
 
 }  // namespace ramify

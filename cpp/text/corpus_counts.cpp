@@ -1,7 +1,6 @@
 #include "text/corpus_counts.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include "core/parallel.h"
@@ -11,206 +10,195 @@ namespace ramify {
 namespace {
 
 constexpr double tf_unit = 1 << 20;
-constexpr std::size_t n_shards = 64;
 
-std::size_t shard_of(std::uint64_t hash) {
-    return static_cast<std::size_t>(hash) % n_shards;
-}  // tables use the high bits
+// The bytes of a term from `begin` to `begin + 8`, first byte highest, zeros behind its end: they compare as integers.
+std::uint64_t sort_key(const SharedVocabulary::Entry& entry, std::size_t begin) {
+    if (begin == 0) return __builtin_bswap64(entry.first);
+    if (entry.length > 16) return __builtin_bswap64(load_8(entry.bytes + begin));
+    return entry.length > 8 ? __builtin_bswap64(entry.last >> 8 * (16 - entry.length)) : 0;
+}
+
+void add_counts(const auto& from, auto& to, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < std::min(end, from.size()); ++i) to[i] += from[i];
+}
 
 }  // namespace
 
 CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool with_tf, int threads)
     : n_docs_(corpus.n_docs), with_tf_(with_tf) {
-    constexpr std::int64_t block_size = 512;
-    const std::int64_t n_blocks = (corpus.n_docs + block_size - 1) / block_size;
+    const std::int64_t n_blocks = (corpus.n_docs + docs_per_block - 1) / docs_per_block;
+    const int n_workers = worker_count(n_blocks, threads);
     blocks_.resize(static_cast<std::size_t>(n_blocks));
-    for (int i = 0; i < worker_count(n_blocks, threads); ++i) workers_.push_back(std::make_unique<Worker>());
-    std::vector<RecentTerms> recent(workers_.size(), RecentTerms(corpus.n_docs));
+    row_sizes_.resize(static_cast<std::size_t>(corpus.n_docs));
+    vocabulary_ = std::make_unique<SharedVocabulary>(n_workers > 1);
+    struct alignas(64) Worker {
+        explicit Worker(std::int64_t n_docs) : recent(n_docs) {}
+        RecentTerms recent;
+        SharedVocabulary::IdRange ids;
+        std::vector<std::uint32_t> df;
+        std::vector<std::int64_t> tf;
+    };
+    std::vector<Worker> workers;
+    for (int i = 0; i < n_workers; ++i) workers.emplace_back(corpus.n_docs);
 
     parallel_for(n_blocks, threads, [&](std::int64_t b, int worker_id) {
         const DocumentScratchPool::Lease lease(document_scratch);
         DocumentScratch& s = *lease;
-        Worker& worker = *workers_[static_cast<std::size_t>(worker_id)];
-        Block& block = blocks_[static_cast<std::size_t>(b)];
-        block.worker = worker_id;
-        auto prefetch = [&](std::uint64_t hash) { worker.vocabulary.view().prefetch(hash); };
-        auto lookup = [&](const TermKey& key) { return worker.vocabulary.find_or_add(key); };
-        for (std::int64_t doc = b * block_size; doc < std::min(corpus.n_docs, (b + 1) * block_size); ++doc) {
-            count_document(spec, corpus, doc, s, recent[static_cast<std::size_t>(worker_id)], prefetch, lookup);
-            auto& row = s.row;
-            worker.df.resize(static_cast<std::size_t>(worker.vocabulary.size()), 0);
-            for (const TermCount& c : row) ++worker.df[c.id];
-            if (with_tf) {
-                worker.tf.resize(static_cast<std::size_t>(worker.vocabulary.size()), 0);
-                for (const TermCount& c : row) worker.tf[c.id] += std::llround(static_cast<double>(c.count) * tf_unit);
+        Worker& worker = workers[static_cast<std::size_t>(worker_id)];
+        auto prefetch = [&](std::uint64_t hash) { vocabulary_->prefetch(hash); };
+        auto lookup = [&](const TermKey& key) { return vocabulary_->find_or_add(key, worker.ids); };
+        s.block_counts.clear();
+        for (std::int64_t doc = b * docs_per_block; doc < std::min(corpus.n_docs, (b + 1) * docs_per_block); ++doc) {
+            count_document(spec, corpus, doc, s, worker.recent, prefetch, lookup);
+            if (const std::size_t n_ids = vocabulary_->id_limit(); worker.df.size() < n_ids) {
+                worker.df.resize(n_ids + n_ids / 2);
+                if (with_tf) worker.tf.resize(n_ids + n_ids / 2);
             }
-            block.counts.insert(block.counts.end(), row.begin(), row.end());
-            block.row_sizes.push_back(static_cast<std::uint32_t>(row.size()));
+            for (const TermCount& c : s.row) ++worker.df[c.id];
+            if (with_tf)
+                for (const TermCount& c : s.row)
+                    worker.tf[c.id] += std::llround(static_cast<double>(c.count) * tf_unit);
+            s.block_counts.insert(s.block_counts.end(), s.row.begin(), s.row.end());
+            row_sizes_[static_cast<std::size_t>(doc)] = static_cast<std::uint32_t>(s.row.size());
         }
-        block.counts.shrink_to_fit();
+        auto& block = blocks_[static_cast<std::size_t>(b)];
+        block = std::make_unique_for_overwrite<TermCount[]>(s.block_counts.size());
+        std::copy(s.block_counts.begin(), s.block_counts.end(), block.get());
     });
-    merge(threads);
-}
 
-// Merges the vocabularies of the workers. The shard of a term depends on its hash alone, so shards are merged in
-// parallel. Which worker counted which document affects only the order of the entries in a shard, and select() sorts
-// them.
-void CorpusCounts::merge(int threads) {
-    const std::size_t n_workers = workers_.size();
-    shard_id_.resize(n_workers);
-    if (n_workers == 1) {
-        Worker& only = *workers_[0];
-        Shard& shard = shards_.emplace_back();
-        shard.vocabulary = std::move(only.vocabulary);
-        shard.df.assign(only.df.begin(), only.df.end());
-        shard.tf = std::move(only.tf);
-        return;
-    }
-    shards_.resize(n_shards);
-    std::vector<std::vector<std::vector<std::uint32_t>>> members(n_workers);  // (worker)(shard) local terms
-    parallel_for(static_cast<std::int64_t>(n_workers), threads, [&](std::int64_t w, int) {
-        const VocabularyBuilder& vocabulary = workers_[static_cast<std::size_t>(w)]->vocabulary;
-        auto& mine = members[static_cast<std::size_t>(w)];
-        mine.resize(n_shards);
-        shard_id_[static_cast<std::size_t>(w)].resize(static_cast<std::size_t>(vocabulary.size()));
-        for (std::uint32_t id = 0; id < static_cast<std::uint32_t>(vocabulary.size()); ++id)
-            mine[shard_of(vocabulary.hash(id))].push_back(id);
-    });
-    parallel_for(static_cast<std::int64_t>(n_shards), threads, [&](std::int64_t sh, int) {
-        Shard& shard = shards_[static_cast<std::size_t>(sh)];
-        for (std::size_t w = 0; w < n_workers; ++w) {
-            const Worker& worker = *workers_[w];
-            for (const std::uint32_t id : members[w][static_cast<std::size_t>(sh)]) {
-                const std::uint32_t merged = shard.vocabulary.find_or_add(worker.vocabulary.key(id));
-                shard_id_[w][id] = merged;
-                shard.df.resize(static_cast<std::size_t>(shard.vocabulary.size()), 0);
-                shard.df[merged] += worker.df[id];
-                if (!with_tf_) continue;
-                shard.tf.resize(static_cast<std::size_t>(shard.vocabulary.size()), 0);
-                shard.tf[merged] += worker.tf[id];
-            }
+    // The first worker's frequencies become those of the corpus.
+    const std::size_t n_ids = vocabulary_->id_limit();
+    df_ = std::move(workers[0].df);
+    tf_ = std::move(workers[0].tf);
+    df_.resize(n_ids);
+    if (with_tf) tf_.resize(n_ids);
+    constexpr std::size_t ids_per_block = 1 << 14;
+    const std::int64_t n_id_blocks = n_workers > 1 ? static_cast<std::int64_t>(n_ids / ids_per_block + 1) : 0;
+    parallel_for(n_id_blocks, threads, [&](std::int64_t b, int) {
+        const std::size_t begin = static_cast<std::size_t>(b) * ids_per_block;
+        const std::size_t end = std::min(n_ids, begin + ids_per_block);
+        for (std::size_t w = 1; w < workers.size(); ++w) {
+            add_counts(workers[w].df, df_, begin, end);
+            add_counts(workers[w].tf, tf_, begin, end);
         }
     });
 }
 
 void CorpusCounts::select(std::int64_t min_df, std::int64_t max_df, int threads) {
+    constexpr int n_shards = SharedVocabulary::n_shards;
+    std::vector<std::vector<SelectedTerm>> found(n_shards);
+    parallel_for(n_shards, threads, [&](std::int64_t shard, int) {
+        auto& terms = found[static_cast<std::size_t>(shard)];
+        vocabulary_->for_each(static_cast<int>(shard), [&](const SharedVocabulary::Entry& entry) {
+            const std::uint32_t id = entry.id.load(std::memory_order_relaxed);
+            if (df_[id] < min_df || df_[id] > max_df) return;
+            terms.push_back(
+                {sort_key(entry, 0), sort_key(entry, 8), entry.length > 16 ? entry.bytes : nullptr, entry.length, id});
+        });
+    });
+
     // Buckets of the first two bytes, in order, then each bucket sorted on its own.
     constexpr std::size_t n_buckets = 1 << 16;
     std::vector<std::uint32_t> start(n_buckets + 1, 0);
-    auto for_each_selected = [&](auto&& visit) {
-        for (std::uint32_t sh = 0; sh < shards_.size(); ++sh) {
-            const Shard& shard = shards_[sh];
-            for (std::uint32_t id = 0; id < shard.df.size(); ++id) {
-                if (shard.df[id] < min_df || shard.df[id] > max_df) continue;
-                const std::uint64_t prefix = term_prefix(shard.vocabulary.term(id), shard.vocabulary.length(id));
-                visit(SelectedTerm{__builtin_bswap64(prefix), sh, id});
-            }
-        }
-    };
-    for_each_selected([&](const SelectedTerm& t) { ++start[(t.key >> 48) + 1]; });
+    for (const auto& terms : found)
+        for (const SelectedTerm& t : terms) ++start[(t.key >> 48) + 1];
     accumulate(start);
     selected_.resize(start[n_buckets]);
     std::vector<std::uint32_t> next(start.begin(), start.end() - 1);
-    for_each_selected([&](const SelectedTerm& t) { selected_[next[t.key >> 48]++] = t; });
+    for (const auto& terms : found)
+        for (const SelectedTerm& t : terms) selected_[next[t.key >> 48]++] = t;
 
     auto before = [&](const SelectedTerm& a, const SelectedTerm& b) {
         if (a.key != b.key) return a.key < b.key;
-        const std::size_t na = length(a), nb = length(b);
-        const int order = std::memcmp(term(a), term(b), std::min(na, nb));
-        return order != 0 ? order < 0 : na < nb;
+        if (a.next_key != b.next_key) return a.next_key < b.next_key;
+        if (a.length > 16 && b.length > 16) {
+            const int order = std::memcmp(a.bytes + 16, b.bytes + 16, std::min(a.length, b.length) - 16);
+            if (order != 0) return order < 0;
+        }
+        return a.length < b.length;
     };
-    constexpr std::int64_t buckets_per_block = 64;
-    parallel_for(static_cast<std::int64_t>(n_buckets) / buckets_per_block, threads, [&](std::int64_t block, int) {
-        for (auto b = static_cast<std::size_t>(block * buckets_per_block);
-             b < static_cast<std::size_t>((block + 1) * buckets_per_block); ++b)
+    selected_df_.resize(selected_.size());
+    selected_tf_.resize(with_tf_ ? selected_.size() : 0);
+    constexpr std::size_t buckets_per_block = 64;
+    parallel_for(static_cast<std::int64_t>(n_buckets / buckets_per_block), threads, [&](std::int64_t block, int) {
+        const std::size_t begin = static_cast<std::size_t>(block) * buckets_per_block, end = begin + buckets_per_block;
+        for (std::size_t b = begin; b < end; ++b)
             std::sort(selected_.begin() + start[b], selected_.begin() + start[b + 1], before);
+        for (std::size_t i = start[begin]; i < start[end]; ++i) {
+            const std::uint32_t id = selected_[i].id;
+            selected_df_[i] = df_[id];
+            if (with_tf_) selected_tf_[i] = static_cast<double>(tf_[id]) / tf_unit;
+        }
     });
-
-    selected_df_.clear();
-    selected_tf_.clear();
-    for (const SelectedTerm& t : selected_) {
-        selected_df_.push_back(shards_[t.shard].df[t.id]);
-        if (with_tf_) selected_tf_.push_back(static_cast<double>(shards_[t.shard].tf[t.id]) / tf_unit);
-    }
 }
 
 FrozenVocabulary CorpusCounts::freeze(const std::uint8_t* keep) {
-    for (Shard& shard : shards_) shard.final_id.assign(shard.df.size(), Slot::empty);
+    column_.assign(df_.size(), Slot::empty);
     FrozenVocabulary frozen;
     frozen.offsets.push_back(0);
+    std::uint64_t n_bytes = 0;
     for (std::size_t i = 0; i < selected_.size(); ++i) {
         if (keep != nullptr && keep[i] == 0) continue;
-        const SelectedTerm& t = selected_[i];
-        shards_[t.shard].final_id[t.id] = static_cast<std::uint32_t>(frozen.offsets.size() - 1);
-        frozen.bytes.insert(frozen.bytes.end(), term(t), term(t) + length(t));
-        frozen.offsets.push_back(frozen.bytes.size());
+        column_[selected_[i].id] = static_cast<std::uint32_t>(frozen.offsets.size() - 1);
+        n_bytes += selected_[i].length;
+        frozen.offsets.push_back(n_bytes);
     }
-    const auto n_terms = static_cast<std::int64_t>(frozen.offsets.size()) - 1;
-    frozen.bytes.resize(frozen.bytes.size() + term_padding, 0);
-    frozen.slots = make_slots(frozen.offsets.data(), frozen.bytes.data(), n_terms);
-    frozen.bytes.resize(frozen.bytes.size() - term_padding);
-
-    const bool merged = shards_.size() > 1;
-    for (std::size_t w = 0; w < workers_.size(); ++w) {
-        Worker& worker = *workers_[w];
-        if (!merged) {
-            worker.final_id = std::move(shards_[0].final_id);
-            continue;
+    frozen.bytes.resize(n_bytes + term_padding);
+    for (const SelectedTerm& t : selected_) {
+        if (column_[t.id] == Slot::empty) continue;
+        std::uint8_t* const out = frozen.bytes.data() + frozen.offsets[column_[t.id]];
+        if (t.length > 16) {
+            std::memcpy(out, t.bytes, t.length);
+        } else {  // behind a short term it writes zeros, where the next term or the padding follows
+            const std::uint64_t first = __builtin_bswap64(t.key), second = __builtin_bswap64(t.next_key);
+            std::memcpy(out, &first, 8);
+            std::memcpy(out + 8, &second, 8);
         }
-        worker.final_id.resize(shard_id_[w].size());
-        for (std::uint32_t id = 0; id < worker.final_id.size(); ++id)
-            worker.final_id[id] = shards_[shard_of(worker.vocabulary.hash(id))].final_id[shard_id_[w][id]];
-        worker.vocabulary = {};
     }
-    shards_ = {};
-    shard_id_ = {};
+    n_columns_ = static_cast<std::uint32_t>(frozen.offsets.size() - 1);
+    frozen.slots = make_slots(frozen.offsets.data(), frozen.bytes.data(), n_columns_);
+    frozen.bytes.resize(n_bytes);
+    vocabulary_.reset();
+    selected_ = {};
     return frozen;
 }
 
 CsrRows CorpusCounts::rows(const Weighting& weighting, int threads) {
     // First the sizes of the rows without the dropped terms, then each block writes its rows.
-    std::vector<std::int64_t> first_row(blocks_.size() + 1, 0);
-    for (std::size_t b = 0; b < blocks_.size(); ++b)
-        first_row[b + 1] = first_row[b] + static_cast<std::int64_t>(blocks_[b].row_sizes.size());
     std::vector<std::int64_t> indptr(static_cast<std::size_t>(n_docs_) + 1, 0);
-    std::atomic<std::uint32_t> n_columns{0};
-    parallel_for(static_cast<std::int64_t>(blocks_.size()), threads, [&](std::int64_t b, int) {
-        Block& block = blocks_[static_cast<std::size_t>(b)];
-        const auto& final_id = workers_[static_cast<std::size_t>(block.worker)]->final_id;
-        std::uint32_t largest = 0;
-        TermCount* out = block.counts.data();
+    const auto n_blocks = static_cast<std::int64_t>(blocks_.size());
+    auto block_end = [&](std::int64_t b) {
+        return static_cast<std::size_t>(std::min(n_docs_, (b + 1) * docs_per_block));
+    };
+    parallel_for(n_blocks, threads, [&](std::int64_t b, int) {
+        TermCount* out = blocks_[static_cast<std::size_t>(b)].get();
         const TermCount* in = out;
-        for (std::size_t r = 0; r < block.row_sizes.size(); ++r) {
+        for (auto doc = static_cast<std::size_t>(b * docs_per_block); doc < block_end(b); ++doc) {
             const TermCount* const row = out;
-            for (std::uint32_t i = 0; i < block.row_sizes[r]; ++i, ++in) {
-                const std::uint32_t id = final_id[in->id];
-                if (id == Slot::empty) continue;
-                *out++ = {id, in->count};
-                largest = std::max(largest, id + 1);
+            for (const TermCount* const row_end = in + row_sizes_[doc]; in < row_end; ++in) {
+                const std::uint32_t column = column_[in->id];
+                *out = {column, in->count};
+                out += column != Slot::empty;
             }
-            indptr[static_cast<std::size_t>(first_row[static_cast<std::size_t>(b)]) + r + 1] = out - row;
-        }
-        std::uint32_t seen = n_columns.load();
-        while (seen < largest && !n_columns.compare_exchange_weak(seen, largest)) {
+            indptr[doc + 1] = out - row;
         }
     });
     accumulate(indptr);
     CsrRows rows = allocate_rows(std::move(indptr));
-    parallel_for(static_cast<std::int64_t>(blocks_.size()), threads, [&](std::int64_t b, int) {
+    parallel_for(n_blocks, threads, [&](std::int64_t b, int) {
         const DocumentScratchPool::Lease lease(document_scratch);
         DocumentScratch& s = *lease;
-        Block block = std::move(blocks_[static_cast<std::size_t>(b)]);
-        std::vector<TermCount>& row = s.row;
-        const TermCount* in = block.counts.data();
-        for (std::size_t r = 0; r < block.row_sizes.size(); ++r) {
-            const auto doc = static_cast<std::size_t>(first_row[static_cast<std::size_t>(b)]) + r;
-            const std::int64_t at = rows.indptr[doc];
-            row.assign(in, in + (rows.indptr[doc + 1] - at));
-            in += rows.indptr[doc + 1] - at;
-            write_weights(row, s, n_columns.load(), weighting, rows.indices.get() + at, rows.data.get() + at);
+        const std::unique_ptr<TermCount[]> block = std::move(blocks_[static_cast<std::size_t>(b)]);
+        const TermCount* in = block.get();
+        for (auto doc = static_cast<std::size_t>(b * docs_per_block); doc < block_end(b); ++doc) {
+            const std::int64_t at = rows.indptr[doc], n = rows.indptr[doc + 1] - at;
+            s.row.assign(in, in + n);
+            in += n;
+            write_weights(s.row, s, n_columns_, weighting, rows.indices.get() + at, rows.data.get() + at);
         }
     });
-    blocks_ = {};
+    blocks_.clear();
+    row_sizes_.clear();
     return rows;
 }
 

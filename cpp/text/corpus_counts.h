@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "text/shared_vocabulary.h"
 #include "text/tfidf.h"
 
 namespace ramify {
@@ -34,38 +35,24 @@ public:
     CsrRows rows(const Weighting& weighting, int threads);
 
 private:
-    struct Worker {
-        VocabularyBuilder vocabulary;
-        std::vector<std::uint32_t> df;
-        std::vector<std::int64_t> tf;         // in units of 2^-20, so that sums do not depend on their order
-        std::vector<std::uint32_t> final_id;  // local term → column, or Slot::empty
-    };
-    struct Block {
-        int worker = 0;
-        std::vector<std::uint32_t> row_sizes;
-        std::vector<TermCount> counts;
-    };
-    struct Shard {  // the terms of all workers whose hashes fall into it
-        VocabularyBuilder vocabulary;
-        std::vector<std::int64_t> df, tf;
-        std::vector<std::uint32_t> final_id;
-    };
+    static constexpr std::int64_t docs_per_block = 64;
+
     struct SelectedTerm {
-        std::uint64_t key;  // first eight bytes, first byte highest
-        std::uint32_t shard, id;
+        std::uint64_t key, next_key;  // the first sixteen bytes, first byte highest
+        const std::uint8_t* bytes;    // of terms of more than sixteen
+        std::uint32_t length, id;
     };
 
-    void merge(int threads);
-    const std::uint8_t* term(const SelectedTerm& t) const { return shards_[t.shard].vocabulary.term(t.id); }
-    std::size_t length(const SelectedTerm& t) const { return shards_[t.shard].vocabulary.length(t.id); }
-
-    std::vector<std::unique_ptr<Worker>> workers_;
-    std::vector<Block> blocks_;
-    std::vector<Shard> shards_;
-    std::vector<std::vector<std::uint32_t>> shard_id_;  // (workers)(local term) → term within its shard
+    std::unique_ptr<SharedVocabulary> vocabulary_;
+    std::vector<std::uint32_t> df_;  // (ids)
+    std::vector<std::int64_t> tf_;   // (ids) in units of 2^-20, so that sums do not depend on their order
+    std::vector<std::unique_ptr<TermCount[]>> blocks_;  // the counts of docs_per_block documents each
+    std::vector<std::uint32_t> row_sizes_;              // (n_docs)
     std::vector<SelectedTerm> selected_;
     std::vector<std::int64_t> selected_df_;
     std::vector<double> selected_tf_;
+    std::vector<std::uint32_t> column_;  // (ids) column of a term, or Slot::empty
+    std::uint32_t n_columns_ = 0;
     std::int64_t n_docs_ = 0;
     bool with_tf_ = false;
 };

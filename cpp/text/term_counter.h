@@ -33,17 +33,19 @@ public:
     void reserve_more(std::size_t n) {
         const std::size_t needed = size_ + n;
         if (counts_.size() < needed) counts_.resize(needed * 2);
-        if (slots_.size() >= needed * 2) return;
-        slots_.assign(std::bit_ceil(needed * 2), 0);
+        if (n_slots_ >= needed * 2) return;
+        n_slots_ = std::bit_ceil(needed * 2);
+        if (slots_.size() < n_slots_) slots_.resize(n_slots_);
+        std::fill_n(slots_.begin(), n_slots_, 0u);
         for (std::size_t k = 0; k < size_; ++k) {
             std::size_t i = slot(counts_[k].id);
-            while (slots_[i] != 0) i = (i + 1) & (slots_.size() - 1);
+            while (slots_[i] != 0) i = (i + 1) & (n_slots_ - 1);
             slots_[i] = static_cast<std::uint32_t>(k + 1);
         }
     }
 
     void add(std::uint32_t id, float weight) {
-        for (std::size_t i = slot(id);; i = (i + 1) & (slots_.size() - 1)) {
+        for (std::size_t i = slot(id);; i = (i + 1) & (n_slots_ - 1)) {
             if (slots_[i] == 0) {
                 counts_[size_++] = {id, weight};
                 slots_[i] = static_cast<std::uint32_t>(size_);
@@ -63,21 +65,19 @@ public:
 
     // To be called before each document.
     void clear() {
-        size_ = 0;
+        size_ = n_slots_ = 0;
         if (slots_.size() > 8192) {  // after an unusually long document
-            slots_ = std::vector<std::uint32_t>(1024, 0);
+            slots_ = {};
             counts_ = {};
-        } else {
-            std::fill(slots_.begin(), slots_.end(), 0u);
         }
     }
 
 private:
-    std::size_t slot(std::uint32_t id) const { return (id * 0x9e3779b97f4a7c15u >> 32) & (slots_.size() - 1); }
+    std::size_t slot(std::uint32_t id) const { return (id * 0x9e3779b97f4a7c15u >> 32) & (n_slots_ - 1); }
 
-    std::vector<std::uint32_t> slots_ = std::vector<std::uint32_t>(1024, 0);  // position in counts_ + 1, or 0
+    std::vector<std::uint32_t> slots_;  // position in counts_ + 1, or 0
     std::vector<TermCount> counts_;
-    std::size_t size_ = 0;
+    std::size_t size_ = 0, n_slots_ = 0;  // slots in use: a short document clears and touches few
 };
 
 // Caches the ids of recent terms. Words follow Zipf's law: most lookups end here, in the L1 or L2 cache, instead of in
@@ -106,7 +106,7 @@ struct DocumentScratch {
     DocumentCounter counter;
     std::vector<TermKey> keys;
     std::vector<std::uint32_t> ids;
-    std::vector<TermCount> row, sorting;
+    std::vector<TermCount> row, sorting, block_counts;
     std::vector<double> values;
     std::vector<std::int32_t> block_indices;
     std::vector<float> block_data;
@@ -120,7 +120,7 @@ inline DocumentScratchPool document_scratch;
 // read.
 template <class Prefetch, class Lookup>
 void count_terms(DocumentScratch& s, RecentTerms& recent, float weight, Prefetch&& prefetch, Lookup&& lookup) {
-    const auto& terms = s.analyzer.terms();
+    const auto terms = s.analyzer.terms();
     const std::size_t n = terms.size();
     if (s.keys.size() < n) s.keys.resize(n * 2), s.ids.resize(n * 2);
     TermKey* const pending = s.keys.data();

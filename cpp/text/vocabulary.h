@@ -127,11 +127,7 @@ public:
     }
 
     std::int64_t size() const { return static_cast<std::int64_t>(hashes_.size()); }
-    std::uint64_t hash(std::uint32_t id) const { return hashes_[id]; }
-    const std::uint8_t* term(std::uint32_t id) const { return bytes_.data() + offsets_[id]; }
-    std::size_t length(std::uint32_t id) const { return offsets_[id + 1] - offsets_[id]; }
     VocabularyView view() const { return {size(), offsets_.data(), bytes_.data(), slots_.data(), slots_.size()}; }
-    TermKey key(std::uint32_t id) const { return {term(id), length(id)}; }
 
 private:
     std::uint32_t add(const TermKey& key);

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -158,6 +162,93 @@ def test_results_do_not_depend_on_threads(pydoc):
         assert np.array_equal(one.data, fitted[7].data)
     for other in results[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def random_texts(seed, n_texts):
+    """Texts that share few and many terms, of all lengths around the 8 and 16 bytes that a hash table entry holds.
+
+    Most terms occur once; long ones differ only in the middle, in the last byte, or in zeros at the end.
+    """
+    rng = np.random.default_rng(seed)
+    stem = "abcdefghijklmnopqrstuvwxyz"
+    shared = [stem[:n] for n in range(1, 26)] + [stem[:n] + "\0" * k for n in (1, 7, 8, 15, 16) for k in (1, 2, 9)]
+    shared += [stem[:9] + c + stem[:20] for c in "xyzäß中"] + [stem[:n] + c for n in (7, 8, 15, 16, 30) for c in "äß中"]
+    texts = []
+    for i in range(n_texts):
+        new = [stem[: rng.integers(0, 20)] + f"{i}x{j}" + "ü" * rng.integers(0, 3) for j in range(rng.integers(0, 30))]
+        words = [str(word) for word in rng.choice(shared, rng.integers(0, 40))] + new
+        rng.shuffle(words)
+        texts.append(" ".join(words))
+    return [*texts, "", " ", " ".join(f"only{j}here" for j in range(3000)), "İ Σ ΟΔΟΣ"]
+
+
+def counted(texts, min_df):
+    """Reference implementation: sorted terms, their document frequencies, and the counts (n, d) of the documents."""
+    tokens = [re.findall(r"(?u)\b\w\w+\b", text.lower()) for text in texts]
+    df = Counter(term for row in tokens for term in set(row))
+    terms = sorted(term for term in df if df[term] >= min_df)
+    counts = [[(j, n) for j, n in enumerate(map(Counter(row).__getitem__, terms)) if n] for row in tokens]
+    return terms, [df[term] for term in terms], counts
+
+
+@pytest.mark.parametrize("min_df", [1, 2])
+def test_counts_equal_the_reference(min_df):
+    texts = random_texts(0, 150)
+    terms, df, counts = counted(texts, min_df)
+    for threads in (1, 2, 3, 7):
+        tfidf = Tfidf(norm=None, smooth_idf=False, min_df=min_df, threads=threads)
+        weights = tfidf.fit_transform(texts)
+        assert tfidf.get_feature_names_out().tolist() == terms
+        assert np.array_equal(tfidf.idf_, np.log(len(texts) / np.array(df)) + 1)
+        for i, row in enumerate(counts):
+            assert weights[i].indices.tolist() == [j for j, _ in row]
+            expected = np.array([n for _, n in row]) * tfidf.idf_[weights[i].indices]
+            assert np.array_equal(weights[i].data, expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"min_df": 2, "sublinear_tf": True}, {"ngram_range": (1, 2), "max_features": 2000},
+    {"ngram_range": (2, 3), "stop_words": ["abc"]}, {"analyzer": "char", "ngram_range": (15, 17), "min_df": 2},
+    {"analyzer": "char_wb", "ngram_range": (2, 5), "binary": True, "max_features": 500}, {"lowercase": False},
+], ids=str)  # fmt: skip
+def test_random_texts_with_any_number_of_threads(options):
+    """All threads add terms to one table; the results have the same bits, and are those of scikit-learn."""
+    texts = random_texts(1, 600)
+    theirs = TfidfVectorizer(**options)
+    expected = theirs.fit_transform(texts)
+    results = []
+    for threads in (1, 2, 3, 7):
+        tfidf = Tfidf(threads=threads, **options)
+        X = tfidf.fit_transform(texts)
+        results.append([tfidf.offsets_, tfidf.bytes_, tfidf.slots_, tfidf.idf_, X.indptr, X.indices, X.data])
+        again = tfidf.transform(texts)
+        assert np.array_equal(again.indices, X.indices)
+        assert np.array_equal(again.data, X.data)
+    assert_close(X, expected)
+    assert tfidf.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
+    for other in results[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_fit_can_be_interrupted(threads):
+    """Ctrl-C ends a fit, and the next one starts afresh."""
+    code = f"""
+import signal
+from ramify import Tfidf
+def interrupt(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+texts = [" ".join(f"w{{i % 997}}x{{j}}" for j in range(200)) for i in range(2000)] * 500
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    while True:
+        Tfidf(threads={threads}, ngram_range=(1, 3)).fit(texts)
+except KeyboardInterrupt:
+    print(Tfidf(threads={threads}).fit_transform(["red fox", "red hen"]).shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.stdout.split("\n")[0] == "(2, 3)", done.stderr
 
 
 def test_long_document(pydoc):

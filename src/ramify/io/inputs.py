@@ -65,9 +65,10 @@ def check_inputs(X: Any) -> Inputs:
             return _dense(np.asarray(documents, np.float64))
         except ValueError as error:
             raise DataError(f"X contains lists that are not rows of numbers: {error}") from None
-    for i, document in enumerate(documents):
-        if not isinstance(document, str):
-            raise DataError(f"row {i} of X is {type(document).__name__}, expected a text")
+    if set(map(type, documents)) != {str}:  # several times faster than the loop, which names the row at fault
+        for i, document in enumerate(documents):
+            if not isinstance(document, str):
+                raise DataError(f"row {i} of X is {type(document).__name__}, expected a text")
     return Inputs("text", documents, None)
 
 
