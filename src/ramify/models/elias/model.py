@@ -257,7 +257,9 @@ class Elias(EncodedModel):
             return member.search_embeddings(phi[rows], member.n_ranked, size, threads)
 
         features, embeddings = split.samples.features, member.ranker_embeddings(split.samples, phi)
-        training = RankerTraining(features, split.Y, embeddings, search, self.linear, float(weight), seed, threads)
+        training = RankerTraining(
+            features, split.Y, embeddings, search, self.linear, float(weight), member.cluster_of, seed, threads
+        )
         return training.fit(split.rows, split.validation_rows)
 
     # ---- prediction ----
