@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from neural import topics
+from threadpoolctl import threadpool_limits
 
 import ramify
 from ramify import ModelFormatError
@@ -244,6 +245,15 @@ def test_the_ranker_ranks_what_was_found(with_ranker, model):
 
 
 # ---- errors, files, checkpoints ----
+
+
+def test_blas_threads_change_no_bits(data, with_ranker):
+    """The bits of a product depend on the number of BLAS threads, which is that of the machine's cores."""
+    X, y = data
+    with threadpool_limits(3, user_api="blas"):
+        again = small(ranker="sparse").fit(X, y)
+    with threadpool_limits(1, user_api="blas"):
+        assert_same(again.predict_topk(X, 5), with_ranker.predict_topk(X, 5))
 
 
 def test_refuses_wrong_arguments(data):
