@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -139,3 +140,54 @@ def balanced_2means(Z, depth, seed_rows, n_iterations):
             below += [left, right]
         parts = below
     return parts
+
+
+def unpack_features(block_starts, blocks, n_positions):
+    """Weights (d, n_positions) of packed features; the layout is in cpp/linear/candidate_kernel.h."""
+    weights = np.zeros((len(block_starts) - 1, n_positions), np.float32)
+    for feature, (start, end) in enumerate(itertools.pairwise(block_starts)):
+        block = blocks[4 * int(start) : 4 * int(end)].tobytes()
+        if not block:
+            continue
+        n, is_bitmap = divmod(int(np.frombuffer(block, np.uint32, 1)[0]), 2)
+        if is_bitmap:
+            n_words = -(-n_positions // 64)
+            words = np.frombuffer(block, np.dtype([("bits", "<u8"), ("before", "<u4")]), n_words, 4)
+            present = np.unpackbits(words["bits"].copy().view(np.uint8), bitorder="little")
+            positions, at = np.flatnonzero(present), 4 + 12 * n_words
+            assert np.array_equal(words["before"], np.searchsorted(positions, 64 * np.arange(n_words)))
+        else:
+            kind = np.uint16 if n_positions <= 65536 else np.uint32
+            positions, at = np.frombuffer(block, kind, n, 4), 4 + n * np.dtype(kind).itemsize
+        assert len(positions) == n
+        assert np.all(np.diff(positions.astype(np.int64)) > 0)
+        weights[feature, positions] = (np.frombuffer(block, np.uint16, n, at).astype(np.uint32) << 16).view(np.float32)
+    return weights
+
+
+def candidate_margins(W, dense, bias, X, embeddings, norm, ids):
+    """Margins (n, k) of classifiers W (L × d) and dense (L, D) on unit TF-IDF and embeddings of the given norm."""
+    margins = np.zeros(ids.shape)
+    for row in range(len(ids)):
+        x, e = X[row].toarray().ravel().astype(float), embeddings[row].astype(float)
+        x, e = x / (np.linalg.norm(x) or 1), norm * e / (np.linalg.norm(e) or 1)
+        labels = np.flatnonzero(ids[row] >= 0)
+        rows = ids[row, labels]
+        margins[row, labels] = W[rows] @ x + dense[rows] @ e + bias[rows]
+    return margins
+
+
+def blended_scores(margins, log_score, ids, log_scores, *, power, tree, tree_weight, counts):
+    """Log of p^γ q, or of its mean with a decision tree over p^γ q, p, q and the label's count."""
+    out = np.full(ids.shape, -np.inf)
+    for at in zip(*np.nonzero(ids >= 0), strict=True):
+        p, q = math.exp(log_scores[at]), math.exp(log_score(margins[at]))
+        score = p**power * q
+        if tree is not None:
+            feature, threshold, left, right, value, depth = tree
+            features, node = (score, p, q, counts[ids[at]]), 0
+            for _ in range(depth):
+                node = left[node] if features[feature[node]] <= threshold[node] else right[node]
+            score = (1 - tree_weight) * score + tree_weight * value[node]
+        out[at] = math.log(max(score, 1e-38))
+    return out

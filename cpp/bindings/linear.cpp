@@ -71,21 +71,87 @@ std::tuple<Out<std::uint32_t>, Out<std::uint8_t>, Out<float>> py_pack_weights(co
     return {give(std::move(packed.block_starts)), give(std::move(packed.table)), give(std::move(packed.codebook))};
 }
 
-using SparseWeights = std::tuple<In<std::int64_t>, In<std::int32_t>, In<float>>;  // indptr, features, weights
+Transform transform_of(int transform) {
+    if (transform < 0 || transform > 2)
+        throw std::invalid_argument("transform must be 0 (noop), 1 (sigmoid) or 2 (hinge)");
+    return static_cast<Transform>(transform);
+}
 
-Out<float, 2> py_score_candidates(SparseWeights sparse, In2<float> dense, In<float> bias, const Csr& X,
-                                  std::int64_t n_columns, In2<float> X_dense, In2<std::int32_t> candidates,
-                                  int threads) {
-    const auto& [indptr, features, weights] = sparse;
-    const LinearClassifiers classifiers{indptr.data(), features.data(),       weights.data(),
-                                        dense.data(),  ssize(dense.shape(1)), bias.data()};
+std::tuple<Out<std::uint32_t>, Out<std::uint8_t>> py_pack_features(const Csr& weights, std::int64_t n_positions,
+                                                                   int threads) {
+    const Csr::Arrays parts = weights.arrays();
+    PackedFeatures packed = parts.visit(
+        n_positions, [&](const auto& view) { return without_gil([&] { return pack_features(view, threads); }); });
+    return {give(std::move(packed.block_starts)), give(std::move(packed.blocks))};
+}
+
+// block_starts, blocks, positions, dense, bias
+using ClassifierArrays = std::tuple<In<std::uint32_t>, In<std::uint8_t>, In<std::int32_t>, In2<float>, In<float>>;
+
+// Calls body(classifiers, queries) once the shapes are checked. The contents of the blocks are checked as far as they
+// are followed.
+template <class Body>
+decltype(auto) with_candidates(const ClassifierArrays& arrays, float dense_norm, const Csr& X,
+                               const In2<float>& X_dense, const In2<std::int32_t>& candidates, Body&& body) {
+    const auto& [block_starts, blocks, positions, dense, bias] = arrays;
+    const std::int64_t n_features = ssize(block_starts.shape(0)) - 1;
+    const std::size_t n = positions.shape(0);
     const Csr::Arrays parts = X.arrays();
-    return parts.visit(n_columns, [&](const auto& view) {
-        return give_matrix<float>(candidates.shape(0), candidates.shape(1), [&](float* out) {
-            score_candidates(classifiers, view, X_dense.data(), candidates.data(), ssize(candidates.shape(1)), out,
-                             threads);
-        });
+    if (n_features < 0 || dense.shape(0) != n || bias.shape(0) != n || X_dense.shape(1) != dense.shape(1) ||
+        X_dense.shape(0) != candidates.shape(0) || parts.indptr.shape(0) != candidates.shape(0) + 1)
+        throw std::invalid_argument("the classifiers, their features and their candidates do not fit together");
+    const LinearClassifiers classifiers{
+        {n_features, ssize(n), block_starts.data(), blocks.data(), ssize(blocks.shape(0))},
+        positions.data(),
+        dense.data(),
+        ssize(dense.shape(1)),
+        bias.data()};
+    return parts.visit(n_features, [&]<class Index>(const CsrView<Index>& view) {
+        return body(classifiers, CandidateQueries<Index>{view, X_dense.data(), dense_norm, candidates.data(),
+                                                         ssize(candidates.shape(1))});
     });
+}
+
+Out<float, 2> py_score_candidates(ClassifierArrays classifiers, float dense_norm, const Csr& X, In2<float> X_dense,
+                                  In2<std::int32_t> candidates, int threads) {
+    return with_candidates(
+        classifiers, dense_norm, X, X_dense, candidates, [&](const LinearClassifiers& rows, const auto& queries) {
+            return give_matrix<float>(candidates.shape(0), candidates.shape(1),
+                                      [&](float* out) { score_candidates(rows, queries, out, threads); });
+        });
+}
+
+// feature, threshold, left, right, value, depth
+using TreeArrays = std::tuple<In<std::int32_t>, In<double>, In<std::int32_t>, In<std::int32_t>, In<float>, int>;
+
+ScoreTree tree_of(const TreeArrays& arrays) {
+    const auto& [feature, threshold, left, right, value, depth] = arrays;
+    const auto is_below = [&](const In<std::int32_t>& array, std::int64_t bound) {
+        return array.shape(0) == value.shape(0) &&
+               std::all_of(array.data(), array.data() + array.shape(0), [&](auto x) { return 0 <= x && x < bound; });
+    };
+    const std::int64_t n = ssize(value.shape(0));
+    if (n == 0 || threshold.shape(0) != value.shape(0) || !is_below(feature, ScoreTree::n_features) ||
+        !is_below(left, n) || !is_below(right, n))
+        throw std::invalid_argument("the nodes of the decision tree do not fit together");
+    return {feature.data(), threshold.data(), left.data(), right.data(), value.data(), depth};
+}
+
+Ranking py_rank_candidates(ClassifierArrays classifiers, float dense_norm, const Csr& X, In2<float> X_dense,
+                           In2<std::int32_t> candidates, In2<float> log_scores, float power, int transform,
+                           float transform_power, std::optional<TreeArrays> tree, float tree_weight,
+                           In<std::int64_t> counts, std::int64_t k, int threads) {
+    if (log_scores.shape(0) != candidates.shape(0) || log_scores.shape(1) != candidates.shape(1) ||
+        counts.shape(0) != std::get<2>(classifiers).shape(0) || k < 1)
+        throw std::invalid_argument("the candidates, their scores and the labels do not fit together");
+    CandidateBlend blend{power, transform_of(transform), transform_power, std::nullopt, tree_weight, counts.data()};
+    if (tree) blend.tree = tree_of(*tree);
+    return with_candidates(classifiers, dense_norm, X, X_dense, candidates,
+                           [&](const LinearClassifiers& rows, const auto& queries) {
+                               return give_ranking(candidates.shape(0), k, [&](std::int32_t* ids, float* scores) {
+                                   rank_candidates(rows, blend, queries, log_scores.data(), k, ids, scores, threads);
+                               });
+                           });
 }
 
 // A tree of packed levels over arrays that Python keeps alive (mostly memory-mapped).
@@ -116,8 +182,6 @@ public:
             bias.shape(0) != n_nodes || dense.shape(0) != n_nodes || ssize(table.shape(0)) < table_padding ||
             (!model_.levels.empty() && ssize(dense.shape(1)) != model_.levels.back().n_dense))
             throw std::invalid_argument("the weights of a level do not fit its nodes");
-        if (transform < 0 || transform > 2)
-            throw std::invalid_argument("transform must be 0 (noop), 1 (sigmoid) or 2 (hinge)");
         make_chunks(level.children, n_parents, level.first_chunk, level.chunks);
         level.weights.n_features = n_sparse_;
         level.weights.block_starts = block_starts.data();
@@ -129,7 +193,7 @@ public:
         level.bias = bias.data();
         level.dense = dense.data();
         level.n_dense = ssize(dense.shape(1));
-        level.transform = static_cast<Transform>(transform);
+        level.transform = transform_of(transform);
         level.power = power;
         for (std::size_t i = 0; i < n_nodes; ++i) level.max_bias = std::max(level.max_bias, bias.data()[i]);
         for (std::size_t i = 0; i < 256; ++i)
@@ -208,8 +272,13 @@ void bind_linear(nb::module_& m) {
 
     m.def("pack_weights", py_pack_weights, nb::arg("weights"), nb::arg("n_features"), array("children"),
           nb::arg("threads"));
-    m.def("score_candidates", py_score_candidates, array("sparse"), array("dense"), array("bias"), nb::arg("X"),
-          nb::arg("n_columns"), array("X_dense"), array("candidates"), nb::arg("threads"));
+    m.def("pack_features", py_pack_features, nb::arg("weights"), nb::arg("n_positions"), nb::arg("threads"));
+    m.def("score_candidates", py_score_candidates, array("classifiers"), nb::arg("dense_norm"), nb::arg("X"),
+          array("X_dense"), array("candidates"), nb::arg("threads"));
+    m.def("rank_candidates", py_rank_candidates, array("classifiers"), nb::arg("dense_norm"), nb::arg("X"),
+          array("X_dense"), array("candidates"), array("log_scores"), nb::kw_only(), nb::arg("power"),
+          nb::arg("transform"), nb::arg("transform_power"), array("tree").none(), nb::arg("tree_weight"),
+          array("counts"), nb::arg("k"), nb::arg("threads"));
     nb::class_<PyBeamTree>(m, "BeamTree")
         .def(nb::init<std::int64_t, std::optional<In<std::int32_t>>, std::int64_t, bool>(), nb::arg("n_sparse"),
              array("labels").none(), nb::arg("n_labels"), nb::arg("repeats"))

@@ -4,6 +4,7 @@
 #include "ann/code_kernel.h"
 #include "core/vector_kernel.h"
 #include "linear/beam_kernel.h"
+#include "linear/candidate_kernel.h"
 #include "linear/ovr_kernel.h"
 #include "linear/visit_kernel.h"
 #include "matrix/hits_kernel.h"
@@ -26,6 +27,7 @@ struct HotKernels {
     CollectHits collect_hits;
     AddHits add_hits;
     ScoreVisits score_visits;
+    ScoreFeatures score_features;
     LayerKernels layers;
 };
 

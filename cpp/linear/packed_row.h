@@ -6,13 +6,7 @@
 
 #include <cstdint>
 
-#if defined(__AVX512F__)
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns about its own header
-#endif
-#include <immintrin.h>
-#endif
-
+#include "core/avx512.h"
 #include "linear/beam_kernel.h"
 
 namespace ramify::RAMIFY_VARIANT {

@@ -137,16 +137,39 @@ def fit_ovr(
 def pack_weights(
     weights: scipy.sparse.csr_matrix, n_features: int, children: NDArray[np.int64], threads: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.float32]]: ...
+def pack_features(
+    weights: scipy.sparse.csr_matrix, n_positions: int, threads: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]: ...
 def score_candidates(
-    sparse: tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]],
-    dense: NDArray[np.float32],
-    bias: NDArray[np.float32],
+    classifiers: tuple[
+        NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]
+    ],
+    dense_norm: float,
     X: scipy.sparse.csr_matrix,
-    n_columns: int,
     X_dense: NDArray[np.float32],
     candidates: NDArray[np.int32],
     threads: int,
 ) -> NDArray[np.float32]: ...
+def rank_candidates(
+    classifiers: tuple[
+        NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]
+    ],
+    dense_norm: float,
+    X: scipy.sparse.csr_matrix,
+    X_dense: NDArray[np.float32],
+    candidates: NDArray[np.int32],
+    log_scores: NDArray[np.float32],
+    *,
+    power: float,
+    transform: int,
+    transform_power: float,
+    tree: tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int32], NDArray[np.int32], NDArray[np.float32], int]
+    | None,
+    tree_weight: float,
+    counts: NDArray[np.int64],
+    k: int,
+    threads: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 
 class BeamTree:
     def __init__(self, n_sparse: int, labels: NDArray[np.int32] | None, n_labels: int, repeats: bool) -> None: ...

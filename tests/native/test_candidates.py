@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from ramify import native
 
@@ -45,23 +44,3 @@ def test_products_with_candidates_and_their_gradients(threads, d):
     gradients = np.where(mask, random.standard_normal(candidates.shape), 0).astype(np.float32)
     back = native.neural.gather_dot_backward(pairs, table, gradients, threads)
     assert back == pytest.approx(np.einsum("ij,ijd->id", gradients, table[candidates] * mask[..., None]), abs=1e-4)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_linear_classifiers_on_candidates(threads, index):
-    random = np.random.default_rng(3)
-    X = sparse.random(40, 25, 0.2, "csr", np.float32, random)
-    X.indptr, X.indices = X.indptr.astype(index), X.indices.astype(index)
-    W = sparse.random(30, 25, 0.3, "csr", np.float32, random)
-    W.data -= 0.5
-    dense, bias = random.standard_normal((30, 6)).astype(np.float32), random.standard_normal(30).astype(np.float32)
-    embeddings = random.standard_normal((40, 6)).astype(np.float32)
-    candidates = random_candidates(random, 40, 9, 30)
-    parts = W.indptr.astype(np.int64), W.indices.astype(np.int32), W.data
-    scores = native.linear.score_candidates(parts, dense, bias, X, embeddings, candidates, threads)
-    expected = X @ W.T.toarray() + embeddings @ dense.T + bias
-    expected = np.where(candidates >= 0, np.take_along_axis(expected, np.maximum(candidates, 0), 1), 0)
-    assert scores == pytest.approx(expected, abs=1e-4)
-    one = native.linear.score_candidates(parts, dense, bias, X[7], embeddings[7:8], candidates[7:8], 1)
-    assert np.array_equal(one[0], scores[7])

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
 MAX_THREADS = 4096
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def resolve_threads(threads: int | None = None, n_rows: int | None = None) -> int:
@@ -32,6 +37,19 @@ def resolve_threads(threads: int | None = None, n_rows: int | None = None) -> in
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def ordered_map(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
+    """Results of a function that releases the GIL, in the order of the items, on threads that live for this call."""
+    n = min(threads, len(items))
+    if n <= 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(n) as pool:
+        try:
+            yield from pool.map(function, items)
+        finally:  # after an error nothing new is started
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,15 +11,20 @@ from ramify import _core
 from ramify._core import MARGIN_BONUS, BeamTree
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts
-from ramify.base.types import AnyArray, ByteArray, Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 
 __all__ = [
     "MARGIN_BONUS",
     "BeamTree",
+    "Candidates",
+    "LinearClassifiers",
+    "ScoreTree",
     "balanced_2means",
     "fit_ovr",
     "kmeans",
+    "pack_features",
     "pack_weights",
+    "rank_candidates",
     "score_candidates",
 ]
 
@@ -105,26 +111,89 @@ def pack_weights(W: Csr, n_sparse: int, children: LongArray, threads: int) -> tu
     return _core.pack_weights(W, n_sparse, children, threads)
 
 
-def score_candidates(
-    sparse: tuple[LongArray, IntArray, FloatArray],
-    dense: FloatArray,
-    bias: FloatArray,
-    X: Csr,
-    X_dense: FloatArray,
-    candidates: IntArray,
-    threads: int,
-) -> FloatArray:
-    """Margins (n, k) of linear classifiers on their candidates (n, k), 0 where the candidate is -1.
+def pack_features(W: Csr, threads: int) -> tuple[AnyArray, ByteArray]:
+    """Block starts and blocks of the weights (d × L) of each feature; see cpp/linear/candidate_kernel.h."""
+    return _core.pack_features(W, W.shape[1], threads)
 
-    Parameters
+
+class LinearClassifiers(NamedTuple):
+    """L linear classifiers over d sparse and D dense features.
+
+    Attributes
     ----------
-    sparse : sparse weights of L classifiers: indptr (L + 1,), features and values
+    block_starts, blocks : sparse weights by feature: what `pack_features` returns
+    positions : (L,) column of each classifier in the packed weights
     dense : (L, D) weights of the dense features
     bias : (L,)
-    X, X_dense : sparse (n × d) and dense (n, D) features; d bounds the features of the weights
     """
-    X_dense = np.ascontiguousarray(X_dense)
-    return _core.score_candidates(sparse, dense, bias, X, X.shape[1], X_dense, candidates, threads)
+
+    block_starts: AnyArray
+    blocks: ByteArray
+    positions: IntArray
+    dense: FloatArray
+    bias: FloatArray
+
+
+class Candidates(NamedTuple):
+    """Candidates (n, k) of n samples, -1 for none, to score with linear classifiers.
+
+    The features are raw; TF-IDF is scaled to norm 1, embeddings to `embedding_norm`.
+    """
+
+    X: Csr
+    embeddings: FloatArray
+    embedding_norm: float
+    ids: IntArray
+
+
+def score_candidates(classifiers: LinearClassifiers, candidates: Candidates, threads: int) -> FloatArray:
+    """Margins (n, k) of the candidates, 0 where there is none."""
+    return _core.score_candidates(*_checked(classifiers, candidates), threads)
+
+
+def rank_candidates(
+    classifiers: LinearClassifiers,
+    candidates: Candidates,
+    log_scores: FloatArray,
+    *,
+    power: float,
+    transform: int,
+    transform_power: float,
+    tree: ScoreTree | None,
+    tree_weight: float,
+    counts: LongArray,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray]:
+    """Ids and log scores (n, k) of the best candidates, given the log scores (n, m) that they were proposed with.
+
+    See `CandidateBlend` in cpp/linear/candidates.h.
+    """
+    return _core.rank_candidates(
+        *_checked(classifiers, candidates),
+        np.ascontiguousarray(log_scores),
+        power=power,
+        transform=transform,
+        transform_power=transform_power,
+        tree=tree,
+        tree_weight=tree_weight,
+        counts=counts,
+        k=k,
+        threads=threads,
+    )
+
+
+ScoreTree = tuple[IntArray, DoubleArray, IntArray, IntArray, FloatArray, int]
+"""Feature, threshold, left, right and value of each node of a decision tree, and its depth."""
+
+
+def _checked(
+    classifiers: LinearClassifiers, candidates: Candidates
+) -> tuple[LinearClassifiers, float, Csr, FloatArray, IntArray]:
+    X, embeddings, norm, ids = candidates
+    if X.shape[1] != len(classifiers.block_starts) - 1:
+        raise ValueError(f"X has {X.shape[1]} features, the classifiers {len(classifiers.block_starts) - 1}")
+    return classifiers, norm, X, np.ascontiguousarray(embeddings), np.ascontiguousarray(ids)
 
 
 def _long(matrix: Csr, with_data: bool) -> tuple[LongArray, LongArray, FloatArray | None]:

@@ -16,6 +16,7 @@ from scipy.special import expit, logit
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, DoubleArray, FloatArray, IntArray
 from ramify.io.store import Store, StoreWriter
+from ramify.native.linear import ScoreTree
 
 MIN_SCORE, MAX_SCORE = np.float32(1e-6), np.float32(1 - 1e-6)
 """Bounds on scores, so that their logits are finite."""
@@ -39,6 +40,11 @@ class TreeCalibrator:
     right: IntArray
     value: FloatArray
     depth: int
+
+    @property
+    def arrays(self) -> ScoreTree:
+        """The arrays and the depth, for native code."""
+        return self.feature, self.threshold, self.left, self.right, self.value, self.depth
 
     def __call__(self, features: AnyArray) -> FloatArray:
         """Probabilities (n,) of pairs with features (n, f)."""

@@ -7,10 +7,12 @@ import json
 import numpy as np
 import pytest
 from neural import topics
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import ramify
 from ramify import ModelFormatError
 from ramify.nn.config import TrainingConfig
+from ramify.nn.encoders import word_embeddings
 
 
 def small(**options):
@@ -244,6 +246,26 @@ def test_the_ranker_ranks_what_was_found(with_ranker, model):
 
 
 # ---- errors, files, checkpoints ----
+
+
+def test_blas_has_one_thread_beside_native_code(data, monkeypatch):
+    """Idle BLAS threads spin, and the bits of a product depend on their number, by default that of the cores."""
+    found = []
+
+    def record(function):
+        def recorded(*args, **options):
+            found.append({pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"})
+            return function(*args, **options)
+
+        return recorded
+
+    monkeypatch.setattr(word_embeddings, "_orthonormalize", record(word_embeddings._orthonormalize))
+    monkeypatch.setattr(ramify.Elias, "_build_edges", record(ramify.Elias._build_edges))
+    with threadpool_limits(2, user_api="blas"):
+        small().fit(*data)
+        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {2}
+    assert len(found) > 2
+    assert all(threads == {1} for threads in found)
 
 
 def test_refuses_wrong_arguments(data):

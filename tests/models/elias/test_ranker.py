@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import reference
 from scipy import sparse
 
 import ramify
@@ -37,7 +38,8 @@ def training(problem, *, quality=0.0, width=N_LABELS, **options):
     scores = noise + np.float32(quality) * Y.toarray()
     order = np.argsort(-scores, axis=1, kind="stable")[:, :width].astype(np.int32)
     log_scores = np.take_along_axis(scores - scores.max() - 1, order, axis=1)
-    settings = {"config": LinearConfig(), "embedding_weight": 0.1, "seed": 0, "threads": 1, **options}
+    defaults = {"config": LinearConfig(), "embedding_weight": 0.1, "cluster_of": np.arange(N_LABELS) % 3}
+    settings = {**defaults, "seed": 0, "threads": 1, **options}
     return RankerTraining(X, Y, phi, lambda rows: (order[rows], log_scores[rows]), **settings)
 
 
@@ -58,27 +60,31 @@ def test_scores_are_those_of_the_formula(problem):
     X, phi, ids, log_scores = candidates(run, rows)
     ids = ids.copy()
     ids[:5, -1] = -1
-    sparse_weights = sparse.csr_matrix((ranker.weights, ranker.features, ranker.indptr), (N_LABELS, N_LABELS + 20))
-    tfidf = X.sparse.toarray() / np.maximum(np.linalg.norm(X.sparse.toarray(), axis=1, keepdims=True), 1e-12)
-    unit = 0.1 * phi / np.linalg.norm(phi, axis=1, keepdims=True)
-    margins = tfidf @ sparse_weights.toarray().T + unit @ ranker.dense.T + ranker.bias
-    q = 1 / (1 + np.exp(-np.take_along_axis(margins, np.maximum(ids, 0), axis=1)))
-    expected = np.where(ids >= 0, np.exp(0.35 * log_scores) * q, -np.inf)
-    found = ranker.final_scores(X, phi, ids, log_scores, 1)
-    assert found.dtype == np.float32
-    assert np.allclose(found, expected, atol=1e-5)
-    assert np.array_equal(found, ranker.final_scores(X, phi, ids, log_scores, 2))
+    by_feature = reference.unpack_features(ranker.classifiers.block_starts, ranker.classifiers.blocks, N_LABELS)
+    weights = sparse.csr_matrix(by_feature[:, ranker.classifiers.positions].T)
+    dense, bias = ranker.classifiers.dense, ranker.classifiers.bias
+    margins = reference.candidate_margins(weights, dense, bias, X.sparse, phi, 0.1, ids)
+    options = {"power": 0.35, "tree_weight": CALIBRATED_WEIGHT, "counts": ranker.counts}
 
-    scores = ranker.partial_scores(X, phi, ids, log_scores, 1)
-    features = scores.pair_features(ranker.counts, ids)
-    assert features.shape == (ids.size, 4)
-    assert np.array_equal(features[:, 0], scores.product.ravel())
-    assert np.array_equal(features[:, 3], ranker.counts[np.maximum(ids, 0)].ravel())
-    calibrator = fit_tree_calibrator(features, np.random.default_rng(0).random(ids.size) < 0.5)
-    blended = replace(ranker, calibrator=calibrator).final_scores(X, phi, ids, log_scores, 1)
-    calibrated = calibrator(features).reshape(ids.shape)
-    expected = (1 - CALIBRATED_WEIGHT) * expected + CALIBRATED_WEIGHT * calibrated
-    assert np.allclose(blended, np.where(ids >= 0, expected, -np.inf), atol=1e-5)
+    def check(ranker, tree):
+        log_score = ranker.transform.log_score
+        expected = reference.blended_scores(margins, log_score, ids, log_scores, tree=tree, **options)
+        found, scores = ranker.rank(X, phi, ids, log_scores, 7, 1)
+        assert scores.dtype == np.float32
+        order = np.argsort(-expected, axis=1, kind="stable")
+        assert scores == pytest.approx(np.take_along_axis(expected, order, 1), abs=1e-4)
+        again = ranker.rank(X, phi, ids, log_scores, 7, 2)
+        assert np.array_equal(found, again[0])
+        assert np.array_equal(scores, again[1])
+
+    check(ranker, None)
+    features = ranker.pair_features(X, phi, ids, log_scores, 1)
+    assert features.shape == (*ids.shape, 4)
+    assert features[..., 0] == pytest.approx(features[..., 1] ** 0.35 * features[..., 2], abs=1e-5)
+    assert features[..., 1] == pytest.approx(np.exp(log_scores))
+    assert np.array_equal(features[..., 3], ranker.counts[np.maximum(ids, 0)])
+    calibrator = fit_tree_calibrator(features[ids >= 0], np.random.default_rng(0).random((ids >= 0).sum()) < 0.5)
+    check(replace(ranker, calibrator=calibrator), calibrator.arrays)
 
 
 def test_classifiers_rank_what_a_poor_search_finds(problem):
@@ -86,9 +92,7 @@ def test_classifiers_rank_what_a_poor_search_finds(problem):
     rows, validation_rows = split()
     ranker = run.train(rows)
     X, phi, ids, log_scores = candidates(run, validation_rows)
-    final = ranker.final_scores(X, phi, ids, log_scores, 1)
-    order = np.argsort(-final, axis=1, kind="stable")
-    ranking = ramify.Ranking(np.take_along_axis(ids, order, 1), np.take_along_axis(final, order, 1), N_LABELS)
+    ranking = ramify.Ranking(*ranker.rank(X, phi, ids, log_scores, 5, 1), N_LABELS)
     found = ramify.evaluate(ranking, run.Y[validation_rows], ks=[1])["P@1"]
     assert found > 85
     assert np.array_equal(ranker.counts, np.bincount(run.Y[rows].indices, minlength=N_LABELS))
@@ -127,7 +131,7 @@ def test_all_rows_are_trained_on_once_the_choice_is_made(problem):
     rows, validation_rows = split()
     ranker = run.fit(rows, validation_rows)
     everything = run.train(np.arange(N))
-    assert np.array_equal(ranker.weights, everything.weights)
+    assert np.array_equal(ranker.classifiers.blocks, everything.classifiers.blocks)
     assert np.array_equal(ranker.counts, np.bincount(run.Y.indices, minlength=N_LABELS))
 
 
@@ -137,7 +141,7 @@ def test_few_validation_rows_choose_nothing(problem):
     ranker = run.fit(rows, validation_rows)
     assert ranker.power == 1.0
     assert ranker.calibrator is None
-    assert np.array_equal(ranker.weights, run.train(rows).weights)
+    assert np.array_equal(ranker.classifiers.blocks, run.train(rows).classifiers.blocks)
 
 
 def test_blocks_of_rows_change_nothing(problem, monkeypatch):
@@ -145,7 +149,7 @@ def test_blocks_of_rows_change_nothing(problem, monkeypatch):
     whole = run.train(np.arange(N))
     monkeypatch.setattr(module, "ROWS_PER_SEARCH", 64)
     blocks = run.train(np.arange(N))
-    assert np.array_equal(whole.weights, blocks.weights)
+    assert np.array_equal(whole.classifiers.blocks, blocks.classifiers.blocks)
 
 
 def test_negatives_are_the_best_labels_and_a_sample_of_the_others(monkeypatch):
@@ -168,8 +172,7 @@ def test_negatives_are_the_best_labels_and_a_sample_of_the_others(monkeypatch):
 def saved(problem, tmp_path):
     run = training(problem)
     ranker = replace(run.train(np.arange(N)), power=0.35)
-    scores = ranker.partial_scores(*candidates(run, np.arange(N)), 1)
-    features = scores.pair_features(ranker.counts, run.search(np.arange(N))[0])
+    features = ranker.pair_features(*candidates(run, np.arange(N)), 1).reshape(-1, 4)
     ranker = replace(ranker, calibrator=fit_tree_calibrator(features, features[:, 0] > 0.5))
     with StoreWriter(tmp_path / "m") as writer:
         writer.manifest("elias", {}, ranker.save_to(writer, "ranker_"))
@@ -184,7 +187,8 @@ def load(path):
 def test_saves_and_loads(saved):
     run, ranker, path = saved
     given = candidates(run, np.arange(50))
-    assert np.array_equal(load(path).final_scores(*given, 1), ranker.final_scores(*given, 1))
+    for found, expected in zip(load(path).rank(*given, 5, 1), ranker.rank(*given, 5, 1), strict=True):
+        assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -199,11 +203,21 @@ def test_a_manifest_that_does_not_describe_the_ranker_is_refused(saved, key, val
         load(path)
 
 
-@pytest.mark.parametrize(("name", "value"), [("indptr", 10**6), ("indptr", -1), ("features", 10**6), ("features", -1)])
-def test_damaged_arrays_are_refused(saved, name, value):
-    file = saved[2] / f"ranker_{name}.npy"
-    array = np.load(file)
-    array[1] = value
-    np.save(file, array)
+def damage(path, name, change):
+    file = path / f"ranker_{name}.npy"
+    np.save(file, change(np.load(file)))
+
+
+@pytest.mark.parametrize("value", [10**6, -1])
+def test_positions_out_of_range_are_refused(saved, value):
+    damage(saved[2], "positions", lambda array: np.where(np.arange(len(array)) == 1, value, array).astype(np.int32))
     with pytest.raises(ramify.ModelFormatError):
         load(saved[2])
+
+
+def test_damaged_blocks_are_refused_by_the_search(saved):
+    """They are not read when the model is opened."""
+    damage(saved[2], "blocks", lambda array: np.full_like(array, 255))
+    run, _, path = saved
+    with pytest.raises(RuntimeError, match="damaged"):
+        load(path).rank(*candidates(run, np.arange(9)), 5, 1)

@@ -61,6 +61,22 @@ def test_tokens_do_not_depend_on_the_batches_of_the_tokenizer(minilm, monkeypatc
     assert len(encoder.tokenizer([])) == 0
 
 
+def test_torch_threads_change_no_bits_and_are_restored(minilm, monkeypatch):
+    """Threads compute batches of their own; torch itself uses one, and keeps the caller's setting."""
+    monkeypatch.setattr("ramify.nn.encoders.backends.torch.MAX_TOKENS", {"cpu": 64, "cuda": 64})
+    encoder = Transformer.open(TransformerEncoder(minilm, max_length=16))
+    backend = encoder.torch
+    tokens = encoder.tokenizer([f"text {i} of many " * (1 + i % 4) for i in range(40)])
+    before, used, advanced = torch.get_num_threads(), set(), []
+    pooled = backend.pooled
+    monkeypatch.setattr(backend, "pooled", lambda *a: used.add(torch.get_num_threads()) or pooled(*a))
+    one = backend.encode(tokens, 1, advanced.append)
+    assert np.array_equal(one, backend.encode(tokens, 3, advanced.append))
+    assert used == {1}
+    assert sum(advanced) == 2 * len(tokens)
+    assert torch.get_num_threads() == before
+
+
 def test_similar_texts_have_similar_embeddings(minilm):
     encoder = Transformer.open(TransformerEncoder(minilm, max_length=32))
     cat, kitten, bank = encoder.encode_tokens(encoder.tokenizer(["a cat", "a kitten", "a central bank"]), 1)

@@ -20,9 +20,6 @@ from ramify.nn.heads.classifiers import Classifiers, load_classifiers, save_clas
 from ramify.nn.heads.graph import SearchSize, cluster_logits, search_labels
 from ramify.nn.trainer import History
 
-MIN_SCORE = 1e-38
-"""Lower bound of a score before its logarithm: the smallest normal float32."""
-
 
 @dataclass(eq=False)
 class GraphClassifier:
@@ -55,14 +52,16 @@ class GraphClassifier:
         if self.ranker is None:
             return self.search_embeddings(phi, k, size, threads)
         ids, scores = self.search_embeddings(phi, max(k, self.n_ranked), size, threads)
-        rest_ids, rest_scores = ids[:, RANKED_LABELS:], scores[:, RANKED_LABELS:]
-        ids, scores = ids[:, :RANKED_LABELS], scores[:, :RANKED_LABELS]
+        ranked, rest = slice(None, RANKED_LABELS), slice(RANKED_LABELS, None)
         embeddings = self.ranker_embeddings(samples, phi)
-        final = self.ranker.final_scores(samples.features, embeddings, ids, scores, threads)
-        ids, best = native.matrix.list_topk(ids, np.log(np.maximum(final, MIN_SCORE)), ids.shape[1], threads)
-        if k > RANKED_LABELS:  # labels that were not re-ranked follow in their order
-            ids, best = np.hstack([ids, rest_ids]), np.hstack([best, np.minimum(rest_scores, best[:, -1:])])
-        return ids[:, :k], np.ascontiguousarray(best[:, :k], np.float32)
+        best_ids, best_scores = self.ranker.rank(
+            samples.features, embeddings, ids[:, ranked], scores[:, ranked], min(k, RANKED_LABELS), threads
+        )
+        if k <= RANKED_LABELS:
+            return best_ids, best_scores
+        # Labels that were not re-ranked follow in their order.
+        rest_scores = np.minimum(scores[:, rest], best_scores[:, -1:])
+        return np.hstack([best_ids, ids[:, rest]]), np.hstack([best_scores, rest_scores])
 
     def search_embeddings(self, phi: FloatArray, k: int, size: SearchSize, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels for embeddings (n, D), before re-ranking."""

@@ -30,7 +30,7 @@ import numpy as np
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.threads import resolve_threads
+from ramify.base.threads import blas_threads, resolve_threads
 from ramify.base.types import FloatArray, IntArray, LongArray
 from ramify.index.graph_report import GraphReport
 from ramify.index.label_graph import (
@@ -135,7 +135,8 @@ class Elias(EncodedModel):
             seed = self.seed + MEMBER_SEED_STEP * index
             split = self._split(samples, data.Y, self.stage1.validation_size, seed)
             name = "" if self.n_models == 1 else f" of model {index + 1}"
-            self.members_.append(self._fit_member(split, seed, name, checkpoints))
+            with blas_threads(1):  # between native code; and the bits of a product depend on the number of threads
+                self.members_.append(self._fit_member(split, seed, name, checkpoints))
         checkpoints.clear()
 
     def _fit_member(
@@ -257,7 +258,9 @@ class Elias(EncodedModel):
             return member.search_embeddings(phi[rows], member.n_ranked, size, threads)
 
         features, embeddings = split.samples.features, member.ranker_embeddings(split.samples, phi)
-        training = RankerTraining(features, split.Y, embeddings, search, self.linear, float(weight), seed, threads)
+        training = RankerTraining(
+            features, split.Y, embeddings, search, self.linear, float(weight), member.cluster_of, seed, threads
+        )
         return training.fit(split.rows, split.validation_rows)
 
     # ---- prediction ----

@@ -31,6 +31,7 @@ from ramify.base.sparse import indicator_from_ids
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
+from ramify.native.linear import Candidates, LinearClassifiers
 from ramify.nn.encoders.samples import with_embeddings
 from ramify.rank.calibrate import TreeCalibrator, fit_tree_calibrator
 from ramify.rank.linear import LinearConfig, fit_ovr
@@ -49,6 +50,8 @@ POWERS = (0.0, 0.05, 0.1, 0.15, 0.2, 0.27, 0.35, 0.6, 1.0)
 """Candidates for the power γ of the graph's score."""
 MIN_VALIDATION = 40
 """Validation samples below which neither power nor calibration is chosen."""
+EVALUATED_LABELS = 100
+"""Best labels of a validation sample that are evaluated."""
 ROWS_PER_SEARCH = 16384
 """Training samples that are searched together."""
 
@@ -62,9 +65,7 @@ class SparseRanker:
 
     Attributes
     ----------
-    indptr, features, weights : sparse weights of each label, as CSR arrays (L × d)
-    dense : (L, D) weights of the embedding
-    bias : (L,)
+    classifiers : of each label; similar labels have positions side by side
     counts : (L,) number of training samples of each label
     embedding_weight : norm of the embedding beside TF-IDF of norm 1
     transform : score transform of the margins
@@ -72,11 +73,7 @@ class SparseRanker:
     calibrator : None if validation was better without
     """
 
-    indptr: LongArray
-    features: IntArray
-    weights: FloatArray
-    dense: FloatArray
-    bias: FloatArray
+    classifiers: LinearClassifiers
     counts: LongArray
     embedding_weight: float
     transform: ScoreTransform
@@ -85,17 +82,31 @@ class SparseRanker:
 
     @classmethod
     def from_weights(
-        cls, W: Csr, n_sparse: int, config: LinearConfig, counts: LongArray, embedding_weight: float
+        cls,
+        W: Csr,
+        n_sparse: int,
+        config: LinearConfig,
+        counts: LongArray,
+        embedding_weight: float,
+        cluster_of: IntArray,
+        threads: int,
     ) -> SparseRanker:
-        """Return a ranker with the weights W (L × (d + D + 1)) of `fit_ovr`, of which d are sparse."""
-        sparse = W[:, :n_sparse].tocsr()
+        """Return a ranker with the weights W (L × (d + D + 1)) of `fit_ovr`, of which d are sparse.
+
+        The labels of a cluster (L,) are proposed together, so their weights lie side by side.
+        """
+        order = np.argsort(cluster_of, kind="stable")
+        positions = np.empty(len(order), np.int32)
+        positions[order] = np.arange(len(order), dtype=np.int32)
+        by_feature = W[order, :n_sparse].T.tocsr()
         rest = np.ascontiguousarray(W[:, n_sparse:].toarray(), np.float32)
         return cls(
-            sparse.indptr.astype(np.int64),
-            sparse.indices.astype(np.int32),
-            sparse.data.astype(np.float32),
-            np.ascontiguousarray(rest[:, :-1]),
-            rest[:, -1] * np.float32(config.bias),
+            LinearClassifiers(
+                *native.linear.pack_features(by_feature, threads),
+                positions,
+                np.ascontiguousarray(rest[:, :-1]),
+                rest[:, -1] * np.float32(config.bias),
+            ),
             counts,
             embedding_weight,
             ScoreTransform.parse("sigmoid" if config.loss == "logistic" else "l3-hinge"),
@@ -103,41 +114,40 @@ class SparseRanker:
             None,
         )
 
-    def final_scores(
+    def rank(
+        self, X: Mixed, embeddings: FloatArray, ids: IntArray, log_scores: FloatArray, k: int, threads: int
+    ) -> tuple[IntArray, FloatArray]:
+        """Ids and log scores (n, k) of the best of the candidates (n, m) with the graph's log scores (n, m)."""
+        return native.linear.rank_candidates(
+            self.classifiers,
+            Candidates(X.sparse, embeddings, self.embedding_weight, ids),
+            log_scores,
+            power=self.power,
+            transform=self.transform.kind,
+            transform_power=self.transform.power,
+            tree=None if self.calibrator is None else self.calibrator.arrays,
+            tree_weight=CALIBRATED_WEIGHT,
+            counts=self.counts,
+            k=k,
+            threads=threads,
+        )
+
+    def pair_features(
         self, X: Mixed, embeddings: FloatArray, ids: IntArray, log_scores: FloatArray, threads: int
     ) -> FloatArray:
-        """Final scores (n, k) of candidates (n, k) with the graph's log scores (n, k); -inf for padding."""
-        scores = self.partial_scores(X, embeddings, ids, log_scores, threads)
-        final = scores.product
-        if self.calibrator is not None:
-            calibrated = self.calibrator(scores.pair_features(self.counts, ids)).reshape(final.shape)
-            final = (1 - CALIBRATED_WEIGHT) * final + CALIBRATED_WEIGHT * calibrated
-        return np.where(ids >= 0, final, -np.inf).astype(np.float32)
-
-    def partial_scores(
-        self, X: Mixed, embeddings: FloatArray, ids: IntArray, log_scores: FloatArray, threads: int
-    ) -> CandidateScores:
-        """Scores of graph and ranker for candidates (n, k)."""
-        features = with_embeddings(X, embeddings, self.embedding_weight)
-        margins = native.linear.score_candidates(
-            (self.indptr, self.features, self.weights),
-            self.dense,
-            self.bias,
-            features.sparse,
-            features.dense,
-            np.ascontiguousarray(ids),
-            threads,
-        )
-        q = np.where(ids >= 0, np.exp(self.transform.log_score(margins)), 0).astype(np.float32)
-        p = np.where(ids >= 0, np.exp(log_scores), 0).astype(np.float32)
-        return CandidateScores(p ** np.float32(self.power) * q, p, q)
+        """Features (n, m, 4) of the calibrator: p^γ q, the graph's p, the ranker's q, and the label's samples."""
+        candidates = Candidates(X.sparse, embeddings, self.embedding_weight, ids)
+        log_q = self.transform.log_score(native.linear.score_candidates(self.classifiers, candidates, threads))
+        log_product = self.power * log_scores + log_q if self.power > 0 else log_q
+        counts = self.counts[np.maximum(ids, 0)]
+        return np.stack([np.exp(log_product), np.exp(log_scores), np.exp(log_q), counts], axis=2).astype(np.float32)
 
     # ---- files ----
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write the ranker into a model directory."""
-        for name in ("indptr", "features", "weights", "dense", "bias", "counts"):
-            writer.array(f"{prefix}{name}", getattr(self, name))
+        for name, array in {**self.classifiers._asdict(), "counts": self.counts}.items():
+            writer.array(f"{prefix}{name}", array)
         calibrator = self.calibrator
         return {
             "embedding_weight": self.embedding_weight,
@@ -157,18 +167,15 @@ class SparseRanker:
             transform = ScoreTransform.parse(str(info.get("transform")))
         except ValueError as error:
             raise ModelFormatError(f"{store.path}: {error}") from error
-        weights = store.array(f"{prefix}weights", np.float32, ndim=1)
-        n = len(weights)
-        indptr = store.array(f"{prefix}indptr", np.int64, shape=(n_labels + 1,))
-        if indptr[0] != 0 or indptr[-1] != n or np.any(np.diff(indptr) < 0):
-            raise ModelFormatError(f"{store.path}: the weights of the ranker do not match its labels")
         calibrator = info.get("calibrator")
         return cls(
-            indptr,
-            store.array(f"{prefix}features", np.int32, shape=(n,), bounds=(0, max(1, n_features))),
-            weights,
-            store.array(f"{prefix}dense", np.float32, shape=(n_labels, dim)),
-            store.array(f"{prefix}bias", np.float32, shape=(n_labels,)),
+            LinearClassifiers(
+                store.array(f"{prefix}block_starts", np.uint32, shape=(n_features + 1,)),
+                store.array(f"{prefix}blocks", np.uint8, ndim=1),
+                store.array(f"{prefix}positions", np.int32, shape=(n_labels,), bounds=(0, max(1, n_labels))),
+                store.array(f"{prefix}dense", np.float32, shape=(n_labels, dim)),
+                store.array(f"{prefix}bias", np.float32, shape=(n_labels,)),
+            ),
             store.array(f"{prefix}counts", np.int64, shape=(n_labels,)),
             info["embedding_weight"],
             transform,
@@ -180,19 +187,6 @@ class SparseRanker:
 
 
 N_PAIR_FEATURES = 4
-
-
-class CandidateScores(NamedTuple):
-    """Scores (n, k) of candidates: p^γ q, the graph's p, the ranker's q; 0 for padding."""
-
-    product: FloatArray
-    graph: FloatArray
-    ranker: FloatArray
-
-    def pair_features(self, counts: LongArray, ids: IntArray) -> FloatArray:
-        """Features (n · k, 4) of the calibrator: the three scores, and the label's number of training samples."""
-        n_samples = counts[np.maximum(ids, 0)].astype(np.float32)
-        return np.stack([part.ravel() for part in (*self, n_samples)], axis=1)
 
 
 class _Candidates(NamedTuple):
@@ -213,6 +207,7 @@ class RankerTraining:
     X, Y, embeddings : features, labels (n × L) and embeddings (n, D) of all samples, as the classifiers see them
     search : candidates of given rows
     embedding_weight : norm of the embedding beside TF-IDF of norm 1
+    cluster_of : (L,) cluster of each label
     """
 
     X: Mixed
@@ -221,6 +216,7 @@ class RankerTraining:
     search: CandidateSearch
     config: LinearConfig
     embedding_weight: float
+    cluster_of: IntArray
     seed: int
     threads: int
 
@@ -264,7 +260,8 @@ class RankerTraining:
             threads=self.threads,
         )
         counts = np.bincount(Y.indices, minlength=n_labels).astype(np.int64)
-        return SparseRanker.from_weights(W, features.sparse.shape[1], self.config, counts, self.embedding_weight)
+        options = self.config, counts, self.embedding_weight, self.cluster_of, self.threads
+        return SparseRanker.from_weights(W, features.sparse.shape[1], *options)
 
     @cached_property
     def _features(self) -> Mixed:
@@ -275,9 +272,11 @@ class RankerTraining:
 
     def _evaluate(self, ranker: SparseRanker | None, candidates: _Candidates, Y: Csr) -> float:
         """NDCG@5 plus half of R@100: precision at the top, and recall further down."""
-        final = candidates.log_scores if ranker is None else ranker.final_scores(*candidates, self.threads)
-        order = np.argsort(-final, axis=1, kind="stable")[:, :100]
-        ids, scores = np.take_along_axis(candidates.ids, order, 1), np.take_along_axis(final, order, 1)
+        width = min(EVALUATED_LABELS, candidates.ids.shape[1])
+        if ranker is None:
+            ids, scores = candidates.ids[:, :width], candidates.log_scores[:, :width]
+        else:
+            ids, scores = ranker.rank(*candidates, width, self.threads)
         short, long = min(5, ids.shape[1]), ids.shape[1]
         metrics = evaluate(Ranking(ids, scores, Y.shape[1]), Y, ks=[short, long])
         return float(metrics[f"nDCG@{short}"] + metrics[f"R@{long}"] / 2)
@@ -286,8 +285,8 @@ class RankerTraining:
         hits = native.matrix.ranking_hits(candidates.ids, Y, self.threads)
         if not hits.any():
             return None
-        scores, mask = ranker.partial_scores(*candidates, self.threads), candidates.ids >= 0
-        features = scores.pair_features(ranker.counts, candidates.ids)[mask.ravel()]
+        mask = candidates.ids >= 0
+        features = ranker.pair_features(*candidates, self.threads)[mask]
         return fit_tree_calibrator(features, hits[mask], seed=self.seed)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.sparse import as_csr, normalize_rows
+from ramify.base.threads import blas_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.io.files import BadLines, read_lines
 
@@ -29,7 +30,8 @@ def corpus_embeddings(
     parts = []
     for (matrix, transpose), rank in zip(factors, (half // 2, half - half // 2), strict=True):
         A, A_T = as_csr(matrix, "X"), as_csr(transpose, "X")
-        parts.append(_principal_directions(A, A_T, rank, power_iterations, random, threads))
+        with blas_threads(1):  # its products alternate with native ones
+            parts.append(_principal_directions(A, A_T, rank, power_iterations, random, threads))
     directions = np.hstack(parts)
     embeddings = np.hstack([directions, -directions])[:, :dim]
     embeddings = np.pad(embeddings, ((0, 0), (0, dim - embeddings.shape[1])))

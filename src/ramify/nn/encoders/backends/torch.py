@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ramify.base.progress import Advance
+from ramify.base.threads import ordered_map
 from ramify.base.types import AnyArray, FloatArray, LongArray
 from ramify.nn.encoders.backends.pooling import pooling_module
 from ramify.nn.encoders.devices import import_torch
@@ -43,20 +44,30 @@ class TorchBackend:
         return MAX_TOKENS["cpu" if self.device == "cpu" else "cuda"]
 
     def encode(self, tokens: Tokens, threads: int, advance: Advance) -> FloatArray:
-        """Pooled embeddings (n, D); texts of similar length share a batch."""
+        """Pooled embeddings (n, D); texts of similar length share a batch.
+
+        On a CPU each thread computes batches of its own. Inside an operation torch's threads wait for each other in
+        busy loops: beside any other work on the same cores they take many times the CPU time of the operation.
+        """
         torch = import_torch()
         embeddings = np.zeros((len(tokens), self.dim), np.float32)
-        batches, n = list(batches_by_length(tokens.lengths, self.max_tokens)), len(self.devices)
+        batches = list(batches_by_length(tokens.lengths, self.max_tokens))
+        on_cpu, n = self.devices == ["cpu"], len(self.devices)
+        groups = [batches[start : start + n] for start in range(0, len(batches), n)]
+
+        def compute(group: list[LongArray]) -> int:
+            with torch.inference_mode():  # a setting of the thread
+                # Start every device before waiting for the first.
+                pooled = [self.pooled(tokens.take(rows), replica) for replica, rows in enumerate(group)]
+                for rows, part in zip(group, pooled, strict=True):
+                    embeddings[rows] = part.float().cpu().numpy()
+            return sum(len(rows) for rows in group)
+
         before = torch.get_num_threads()
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1 if on_cpu else threads)
         try:
-            with torch.inference_mode():
-                for start in range(0, len(batches), n):
-                    group = batches[start : start + n]  # start every device before waiting for the first
-                    pooled = [self.pooled(tokens.take(rows), replica) for replica, rows in enumerate(group)]
-                    for rows, part in zip(group, pooled, strict=True):
-                        embeddings[rows] = part.float().cpu().numpy()
-                        advance(len(rows))
+            for n_rows in ordered_map(compute, groups, threads if on_cpu else 1):
+                advance(n_rows)
         finally:
             torch.set_num_threads(before)
         return embeddings
