@@ -1,17 +1,20 @@
-"""XR-Linear beside PECOS: training, queries, batches, size, loading, memory and accuracy; scaling with the labels.
+"""XR-Linear beside PECOS and omikuji: training, queries, batches, size, loading, memory and accuracy; scaling.
 
-    python benchmarks/xrlinear.py --data MATRICES/tibkat-gnd --pecos PYTHON
+    python benchmarks/xrlinear.py --data MATRICES/tibkat-gnd --pecos PYTHON --omikuji PYTHON
+    python benchmarks/xrlinear.py --seeds 5 --data MATRICES/tibkat-gnd --pecos PYTHON
     python benchmarks/xrlinear.py --quality MATRICES/eurlex-57k MATRICES/tibkat-gnd
     python benchmarks/xrlinear.py --scaling 10000 100000 1000000
 
-A directory of MATRICES holds {X,Y}.{trn,tst}.npz; PYTHON is an interpreter with libpecos. Both libraries train on the
-same matrices and are measured by the same metric code; each phase runs in its own process.
+A directory of MATRICES holds {X,Y}.{trn,tst}.npz and trn.svm, the training data as XMC text; PYTHON is an interpreter
+with libpecos, or with omikuji. All libraries train on the same data and are measured by the same metric code; each
+phase runs in its own process.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import statistics
 from pathlib import Path
 
 from common import alternate, print_table, run_child
@@ -41,9 +44,10 @@ TRAIN_RAMIFY = (
 import ramify
 ramify.XRLinear  # imported here, so that importing is not measured
 X, Y = matrix("X.trn"), matrix("Y.trn")
-ramify.XRLinear.pecos(threads=1).fit(X[:50], Y[:50])
+model = eval(sys.argv[3], {"ramify": ramify})
+model.clone().fit(X[:50], Y[:50])
 before = peak(); cpu = time.process_time(); wall = time.time()
-model = ramify.XRLinear.pecos(threads=2).fit(X, Y)
+model.fit(X, Y)
 cpu, wall = time.process_time() - cpu, time.time() - wall
 memory = peak() - before
 model.save(sys.argv[2])
@@ -59,7 +63,8 @@ from pecos.xmc.xlinear.model import XLinearModel
 X, Y = matrix("X.trn"), matrix("Y.trn").tocsc()
 before = peak(); cpu = time.process_time(); wall = time.time()
 vectors = LabelEmbeddingFactory.create(Y, X, method="pifa", threads=2)
-chain = Indexer.gen(vectors, indexer_type="hierarchicalkmeans", nr_splits=16, max_leaf_size=100, seed=0, threads=2)
+seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
+chain = Indexer.gen(vectors, indexer_type="hierarchicalkmeans", nr_splits=16, max_leaf_size=100, seed=seed, threads=2)
 model = XLinearModel.train(X, Y, C=chain, nr_splits=16, negative_sampling_scheme="tfn", threshold=0.1, threads=2,
                            beam_size=10, only_topk=20)
 cpu, wall = time.process_time() - cpu, time.time() - wall
@@ -67,6 +72,50 @@ memory = peak() - before
 import shutil; shutil.rmtree(sys.argv[2], ignore_errors=True)
 model.save(sys.argv[2])
 done(cpu=cpu, wall=wall, memory=memory, size=size(sys.argv[2]))
+"""
+)
+
+TRAIN_OMIKUJI = (
+    LOAD
+    + """
+import shutil
+import omikuji
+from omikuji._libomikuji import ffi, lib  # reads the data apart from training
+settings = omikuji.Model.default_hyper_param()
+settings.n_trees, settings.cluster_balanced, settings.cluster_k, settings.max_depth = 1, False, 100, 3  # Bonsai
+pool = omikuji._ThreadPoolHandle(2)
+path = ffi.new("char[]", f"{base}/trn.svm".encode())
+data = ffi.gc(lib.load_omikuji_data_set(path, pool.ptr), lib.free_omikuji_data_set)
+before = peak(); cpu = time.process_time(); wall = time.time()
+model = omikuji.Model(lib.train_omikuji_model(data, settings, pool.ptr))
+cpu, wall = time.process_time() - cpu, time.time() - wall
+memory = peak() - before
+shutil.rmtree(sys.argv[2], ignore_errors=True)
+model.save(sys.argv[2])
+done(cpu=cpu, wall=wall, memory=memory, size=size(sys.argv[2]))
+"""
+)
+
+PREDICT_OMIKUJI = (
+    LOAD
+    + """
+import omikuji
+X = matrix("X.tst")
+start = time.perf_counter(); model = omikuji.Model.load(sys.argv[2]); loading = time.perf_counter() - start
+model.init_prediction_thread_pool(2)
+rows = [list(zip(X[i].indices.tolist(), X[i].data.tolist())) for i in range(X.shape[0])]
+one = per_query(lambda row: model.predict(row, beam_size=10, top_k=10), rows[:1000])
+figures = {}
+for k in (10, 100):
+    cpu = time.process_time()
+    for row in rows[:3000]: model.predict(row, beam_size=10, top_k=k)
+    figures[f"batch{k}"] = (time.process_time() - cpu) / min(3000, len(rows)) * 1e6
+top = np.full((X.shape[0], 100), -1, np.int32)
+for i, row in enumerate(rows):
+    found = [label for label, _ in model.predict(row, beam_size=10, top_k=100)]
+    top[i, : len(found)] = found
+np.save(sys.argv[2] + ".top.npy", top)
+done(load=loading * 1e3, one=one, **figures)
 """
 )
 
@@ -80,14 +129,18 @@ loading = []
 for _ in range(5):
     start = time.perf_counter(); model = ramify.load(sys.argv[2]); loading.append(time.perf_counter() - start)
 rows = [X[i] for i in range(min(1000, X.shape[0]))]
+model.threads = 2
 model.predict_topk(X[:200], k=10)
-batch = []
-for _ in range(3):
-    cpu = time.process_time(); model.predict_topk(X, k=10); batch.append((time.process_time() - cpu) / X.shape[0] * 1e6)
+figures = {}
+for k in (10, 100):
+    batch = []
+    for _ in range(3):
+        cpu = time.process_time(); model.predict_topk(X, k=k); batch.append(time.process_time() - cpu)
+    figures[f"batch{k}"] = float(np.median(batch)) / X.shape[0] * 1e6
 np.save(sys.argv[2] + ".top.npy", model.predict_topk(X, k=100).ids)
 model.threads = 1
 one = per_query(lambda row: model.predict_topk(row, k=10), rows)
-done(load=float(np.median(loading) * 1e3), batch=float(np.median(batch)), one=one)
+done(load=float(np.median(loading) * 1e3), one=one, **figures)
 """
 )
 
@@ -102,12 +155,14 @@ for mode in ("BINARY_SEARCH_CHUNKED", "HASH_CHUNKED"):
     start = time.perf_counter(); model = XLinearModel.load(sys.argv[2], is_predict_only=True, weight_matrix_type=mode)
     loading = time.perf_counter() - start
     model.predict(X[:200], only_topk=10, beam_size=10, threads=2)
-    batch = []
-    for _ in range(3):
-        cpu = time.process_time(); model.predict(X, only_topk=10, beam_size=10, threads=2)
-        batch.append((time.process_time() - cpu) / X.shape[0] * 1e6)
-    one = per_query(lambda row: model.predict(row, only_topk=10, beam_size=10, threads=1), rows)
-    results[mode] = (loading * 1e3, float(np.median(batch)), one)
+    results[mode] = [loading * 1e3]
+    for k in (10, 100):
+        batch = []
+        for _ in range(3):
+            cpu = time.process_time(); model.predict(X, only_topk=k, beam_size=10, threads=2)
+            batch.append((time.process_time() - cpu) / X.shape[0] * 1e6)
+        results[mode].append(float(np.median(batch)))
+    results[mode].append(per_query(lambda row: model.predict(row, only_topk=10, beam_size=10, threads=1), rows))
 P = model.predict(X, only_topk=100, beam_size=10, threads=2)
 top = np.full((X.shape[0], 100), -1, np.int32)
 for i in range(X.shape[0]):
@@ -115,8 +170,8 @@ for i in range(X.shape[0]):
     order = np.argsort(-P.data[a:b], kind="stable")[:100]
     top[i, : len(order)] = P.indices[a:b][order]
 np.save(sys.argv[2] + ".top.npy", top)
-loading, batch, one = (min(r[i] for r in results.values()) for i in range(3))
-done(load=loading, batch=batch, one=one)
+loading, batch10, batch100, one = (min(r[i] for r in results.values()) for i in range(4))
+done(load=loading, batch10=batch10, batch100=batch100, one=one)
 """
 )
 
@@ -137,23 +192,23 @@ def metrics(data: str, top: Path) -> dict[str, float]:
     return {name: result[name] for name in COLUMNS}
 
 
-def beside_pecos(data: str, pecos: str, work: Path, runs: int) -> None:
-    """Train and query both libraries, alternating, on the same matrices."""
-    ours, theirs = work / "ramify", work / "pecos"
-    train = alternate(
-        {
-            "Ramify": functools.partial(run_child, TRAIN_RAMIFY, data, ours),
-            "PECOS": functools.partial(run_child, TRAIN_PECOS, data, theirs, python=pecos),
-        },
-        runs,
-    )
-    predict = alternate(
-        {
-            "Ramify": functools.partial(run_child, PREDICT_RAMIFY, data, ours),
-            "PECOS": functools.partial(run_child, PREDICT_PECOS, data, theirs, python=pecos),
-        },
-        runs,
-    )
+RAMIFY_MODELS = ("XRLinear.pecos()", "XRLinear()")
+
+
+def beside_peers(data: str, peers: dict[str, str], work: Path, runs: int) -> None:
+    """Train and query all libraries, alternating, on the same data."""
+    train_jobs, predict_jobs = {}, {}
+    for model in RAMIFY_MODELS:
+        expression = f"ramify.{model[:-1]}threads=2)"
+        path = work / model[:-2]
+        train_jobs[model] = functools.partial(run_child, TRAIN_RAMIFY, data, path, expression)
+        predict_jobs[model] = functools.partial(run_child, PREDICT_RAMIFY, data, path)
+    codes = {"PECOS": (TRAIN_PECOS, PREDICT_PECOS), "omikuji Bonsai": (TRAIN_OMIKUJI, PREDICT_OMIKUJI)}
+    for name, python in peers.items():
+        train_code, predict_code = codes[name]
+        train_jobs[name] = functools.partial(run_child, train_code, data, work / name, python=python)
+        predict_jobs[name] = functools.partial(run_child, predict_code, data, work / name, python=python)
+    train, predict = alternate(train_jobs, runs), alternate(predict_jobs, runs)
     rows = []
     for title, table, key in (
         ("training, CPU s", train, "cpu"),
@@ -161,14 +216,33 @@ def beside_pecos(data: str, pecos: str, work: Path, runs: int) -> None:
         ("training, peak MB above the input", train, "memory"),
         ("model, MB", train, "size"),
         ("loading, ms", predict, "load"),
-        ("one query, µs median, one thread, through Python", predict, "one"),
-        ("batch, CPU µs/row", predict, "batch"),
+        ("one query, k=10, µs median, one thread, through Python", predict, "one"),
+        ("batch, k=10, CPU µs/row", predict, "batch10"),
+        ("batch, k=100, CPU µs/row", predict, "batch100"),
     ):
-        a, b = table["Ramify"][key], table["PECOS"][key]
-        rows.append([title, f"{a:.1f}", f"{b:.1f}", f"{b / a:.1f}"])
-    print_table([Path(data).name, "Ramify", "PECOS", "ratio"], rows)
-    quality = {name: metrics(data, Path(f"{path}.top.npy")) for name, path in (("Ramify", ours), ("PECOS", theirs))}
+        rows.append([title, *(f"{table[name][key]:.1f}" for name in train_jobs)])
+    print_table([Path(data).name, *train_jobs], rows)
+    paths = {model: work / model[:-2] for model in RAMIFY_MODELS} | {name: work / name for name in peers}
+    quality = {name: metrics(data, Path(f"{path}.top.npy")) for name, path in paths.items()}
     print_table([Path(data).name, *COLUMNS], [[name, *(f"{q[c]:.2f}" for c in COLUMNS)] for name, q in quality.items()])
+
+
+def over_seeds(data: str, pecos: str, work: Path, n_seeds: int) -> None:
+    """Mean and standard deviation of the accuracy over seeds, with the settings of PECOS."""
+    found: dict[str, list[list[float]]] = {"XRLinear.pecos()": [], "PECOS": []}
+    for seed in range(n_seeds):
+        ours, theirs = work / "seed-ramify", work / "seed-pecos"
+        run_child(TRAIN_RAMIFY, data, ours, f"ramify.XRLinear.pecos(seed={seed})")
+        run_child(PREDICT_RAMIFY, data, ours)
+        run_child(TRAIN_PECOS, data, theirs, seed, python=pecos)
+        run_child(PREDICT_PECOS, data, theirs, python=pecos)
+        for name, path in (("XRLinear.pecos()", ours), ("PECOS", theirs)):
+            found[name].append(list(metrics(data, Path(f"{path}.top.npy")).values()))
+    rows = []
+    for name, values in found.items():
+        columns = list(zip(*values, strict=True))
+        rows.append([name, *(f"{statistics.mean(c):.2f} ± {statistics.stdev(c):.2f}" for c in columns)])
+    print_table([f"{Path(data).name}, {n_seeds} seeds", *COLUMNS], rows)
 
 
 QUALITY = (
@@ -210,7 +284,7 @@ sys.path.insert(0, sys.argv[3])
 from synthetic import zipf
 X, Y, X_test = zipf(L)
 before = peak(); cpu = time.process_time()
-model = ramify.XRLinear.pecos(threads=2).fit(X, Y)
+model = eval(sys.argv[4], {"ramify": ramify}).fit(X, Y)
 cpu = time.process_time() - cpu; memory = peak() - before
 model.save(sys.argv[2])
 loading = []
@@ -226,25 +300,26 @@ done(n=X.shape[0], d=X.shape[1], nnz=X.nnz, cpu=cpu, memory=memory, size=size(sy
 )
 
 
-def scaling(sizes: list[int], work: Path) -> None:
+def scaling(sizes: list[int], models: list[str], work: Path) -> None:
     """Cost by number of labels, on synthetic data."""
     here = Path(__file__).parent
     rows = []
-    for n_labels in sizes:
-        r = run_child(SCALING, n_labels, work / "model", here)
-        figures = [f"{r[key]:.0f}" for key in ("cpu", "memory", "size", "load", "one")]
-        rows.append([f"{n_labels:,}", f"{r['n']:,}", *figures])
-        print(" ".join(rows[-1]), flush=True)
-    print_table(
-        ["labels", "samples", "training CPU s", "peak MB above the input", "model MB", "loading ms", "one query µs"],
-        rows,
-    )
+    for model in models:
+        for n_labels in sizes:
+            r = run_child(SCALING, n_labels, work / "model", here, model)
+            figures = [f"{r[key]:.0f}" for key in ("cpu", "memory", "size", "load", "one")]
+            rows.append([model.replace("ramify.", ""), f"{n_labels:,}", f"{r['n']:,}", *figures])
+            print(" ".join(rows[-1]), flush=True)
+    header = ["model", "labels", "samples", "training CPU s", "peak MB above the input", "model MB", "loading ms"]
+    print_table([*header, "one query µs"], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="*", default=[], help="directories of matrices for the comparison with PECOS")
+    parser.add_argument("--data", nargs="*", default=[], help="directories of matrices for the comparison with peers")
     parser.add_argument("--pecos", help="interpreter with libpecos")
+    parser.add_argument("--omikuji", help="interpreter with omikuji")
+    parser.add_argument("--seeds", type=int, help="accuracy with the settings of PECOS over this many seeds instead")
     parser.add_argument("--quality", nargs="*", default=[], help="directories of matrices to measure models on")
     parser.add_argument(
         "--models", nargs="*", default=["ramify.XRLinear()", "ramify.XRLinear(n_trees=3)"], help="expressions"
@@ -254,14 +329,18 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("demo/benchmark"))
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
+    peers = {name: python for name, python in (("PECOS", args.pecos), ("omikuji Bonsai", args.omikuji)) if python}
     for data in args.data:
-        if not args.pecos:
-            parser.error("--data needs --pecos")
-        beside_pecos(data, args.pecos, args.work, args.runs)
+        if args.seeds is None:
+            beside_peers(data, peers, args.work, args.runs)
+        elif args.pecos:
+            over_seeds(data, args.pecos, args.work, args.seeds)
+        else:
+            parser.error("--seeds needs --pecos")
     if args.quality:
         quality(args.quality, args.models, args.work)
     if args.scaling:
-        scaling(args.scaling, args.work)
+        scaling(args.scaling, args.models[:1], args.work)
 
 
 if __name__ == "__main__":

@@ -19,14 +19,13 @@ extern const DotCodes dot_codes;
 extern const SolveLabels solve_labels;
 extern const CollectHits collect_hits;
 extern const AddHits add_hits;
-extern const ScoreVisits score_visits;
 extern const ScoreFeatures score_features;
 extern const LayerKernels layer_kernels;
 
 const HotKernels& kernels() {
-    static const HotKernels table{scan_text, mark_hits,    add_scaled,     add_scaled_4, adam,
-                                  dot,       dot_4,        dot_codes,      solve_labels, collect_hits,
-                                  add_hits,  score_visits, score_features, layer_kernels};
+    static const HotKernels table{scan_text, mark_hits,      add_scaled,   add_scaled_4, adam,
+                                  dot,       dot_4,          dot_codes,    solve_labels, collect_hits,
+                                  add_hits,  score_features, layer_kernels};
     return table;
 }
 

@@ -6,7 +6,6 @@
 #include "linear/beam_kernel.h"
 #include "linear/candidate_kernel.h"
 #include "linear/ovr_kernel.h"
-#include "linear/visit_kernel.h"
 #include "matrix/hits_kernel.h"
 #include "neural/adam_kernel.h"
 #include "neural/layer_kernel.h"
@@ -26,7 +25,6 @@ struct HotKernels {
     SolveLabels solve_labels;
     CollectHits collect_hits;
     AddHits add_hits;
-    ScoreVisits score_visits;
     ScoreFeatures score_features;
     LayerKernels layers;
 };

@@ -1,14 +1,15 @@
 // The beam of one row at one level, expanded by branch and bound.
 //
 // A child never scores above its parent, apart from the small bonus of wide margins. So the nodes of the beam are
-// expanded best first, some at a time, until the next one cannot contribute any more: a search for 10 labels opens
-// about half of the leaf clusters of its beam, and the levels above need even fewer. The result has the same bits as
-// that of expanding every node.
+// expanded best first, until the next one cannot contribute any more: a search for 10 labels opens about two thirds of
+// the leaf clusters of its beam, and the levels above need far fewer. The result has the same bits as that of expanding
+// every node.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/topk.h"
@@ -24,9 +25,9 @@ public:
     // The beam becomes the root of the tree.
     void reset() { nodes.assign(1, {0.0f, 0}); }
 
-    // Prepares to expand the beam at level t, for a query with n sparse features, by itself or with a batch.
-    void start(const BeamModel& model, std::int64_t t, const BeamOptions& options, const float* values, std::int64_t n,
-               bool is_batch) {
+    // Prepares to expand the beam at level t, for a query with n sparse features.
+    void start(const BeamModel& model, std::int64_t t, const BeamOptions& options, const float* values,
+               std::int64_t n) {
         model_ = &model;
         level_ = &model.levels[static_cast<std::size_t>(t)];
         to_labels_ = t + 1 == static_cast<std::int64_t>(model.levels.size());
@@ -34,10 +35,7 @@ public:
         // The best leaf of each label counts: the best leaves may be fewer labels.
         best.start(has_repeats() ? std::numeric_limits<std::int64_t>::max() / 4 : wanted_);
         is_bounded_ = level_->transform != Transform::noop && !has_repeats() && (level_->n_dense == 0 || !to_labels_);
-        size_ = !is_bounded_  ? max_size
-                : !to_labels_ ? first_size
-                : is_batch    ? std::max(first_size, wanted_ / 2)
-                              : max_size;
+        size_ = is_bounded_ && !to_labels_ ? first_size : max_size;
         block_end_ = next_ = 0;
         slack_ = is_bounded_ ? max_bonus(values, n) : 0.0f;
     }
@@ -58,8 +56,6 @@ public:
         if (next_ >= block_end_ || is_done()) return nullptr;
         return &nodes[static_cast<std::size_t>(next_++)];
     }
-    // Skips the block: the caller expands all of it.
-    void take_block() { next_ = block_end_; }
     const Scored* peek() const { return next_ < block_end_ ? &nodes[static_cast<std::size_t>(next_)] : nullptr; }
 
     // The children become the beam.
@@ -74,9 +70,9 @@ public:
     const std::int32_t* labels() const { return to_labels_ ? model_->labels : nullptr; }
 
 private:
-    // Nodes of a block. Most beams are settled by their first dozen nodes. Those of leaf clusters rarely are, and for a
-    // single query collecting the weights of all of them at once costs less than doing so in parts.
-    static constexpr std::int64_t first_size = 12, max_size = 256;
+    // Nodes of a block. Most beams are settled by their first eight nodes. Those of leaf clusters rarely are, and
+    // collecting the weights of all of them at once costs less than doing so in parts.
+    static constexpr std::int64_t first_size = 8, max_size = 256;
 
     bool is_done() {
         if (next_ >= static_cast<std::int64_t>(nodes.size())) return true;

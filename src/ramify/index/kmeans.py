@@ -40,7 +40,7 @@ class TreeConfig(Config):
         100, "labels per leaf cluster at most; raising it lets a beam reach more labels, and takes longer", low=1
     )
     min_leaf_size: int = param(
-        1,
+        16,
         "kmeans: mean number of labels per leaf cluster at least: nodes with few labels get fewer children; raising it "
         "trains faster and makes models smaller",
         low=1,
@@ -48,7 +48,7 @@ class TreeConfig(Config):
     max_depth: int | None = param(2, "levels of clusters above the labels at most; None: no limit", low=1)
     balanced: bool = param(False, "kmeans: clusters of equal size; those of 'balanced-2means' always are")
     spherical: bool = param(True, "cluster by cosine similarity; False: by Euclidean distance")
-    max_iterations: int = param(20, "k-means iterations per node at most", low=1)
+    max_iterations: int = param(10, "k-means iterations per node at most", low=1)
     tolerance: float = param(
         0.002, "k-means stops when no more than this fraction of the labels changes its cluster", low=0, high=1
     )

@@ -119,7 +119,7 @@ def build_clusters(Z: Csr | FloatArray, n_clusters: int, *, seed: int = 0, threa
     """
     n_labels = Z.shape[0]
     depth = min(int(math.log2(n_clusters)), int(math.log2(n_labels))) if n_labels > 1 else 0
-    config = TreeConfig(method="balanced-2means", tolerance=0.0)
+    config = TreeConfig(method="balanced-2means", max_iterations=20, tolerance=0.0)
     order, indptr = balanced_clusters(as_csr(sparse.csr_matrix(Z), "Z"), depth, config, seed, resolve_threads(threads))
     cluster_of = np.empty(n_labels, np.int32)
     cluster_of[order] = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))

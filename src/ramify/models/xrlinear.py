@@ -12,9 +12,10 @@ node is its classifier's score combined with its parent's (`rank.score_transform
 `beam_size` best nodes of each level.
 
 Differences from the paper
-- The defaults: k-means trees with 100 branches, the logistic loss with tail weighting, both kinds of negatives for
-  labels, lp-norm scores and beam 50. `XRLinear.pecos()` is close to PECOS's defaults; the paper's tables have B = 32.
-- Weights are rounded to 256 values for search; a node that nothing contradicts gets an extra margin.
+- The defaults: k-means trees with 100 branches, the dead-zone logistic loss (cpp/linear/ovr_kernel.h) with tail
+  weighting, both kinds of negatives for labels, a weighted sample of them, lp-norm scores and beam 50.
+  `XRLinear.pecos()` is close to PECOS's defaults; the paper's tables have B = 32.
+- Weights are rounded to 8 bits for search; a node that nothing contradicts gets an extra margin.
 """
 
 from __future__ import annotations
@@ -130,10 +131,10 @@ class XRLinear(TrainedTreeModel, LinearModel):
     )
     node_negatives: mining.Scheme = param("teacher", "negatives of the classifiers of inner nodes")
     matcher_kept: int = param(
-        5, "matcher: best clusters of a sample that always take it as a negative; raising it is slower", low=0
+        4, "matcher: best clusters of a sample that always take it as a negative; raising it is slower", low=0
     )
     matcher_fraction: float = param(
-        1.0,
+        0.15,
         "matcher: fraction of the samples that the other clusters of the beam take as negatives, drawn at random and "
         "weighted by its inverse; lowering it is faster; 1: all",
         above=0,
@@ -174,7 +175,9 @@ class XRLinear(TrainedTreeModel, LinearModel):
     @classmethod
     def bonsai(cls, **params: Any) -> Self:
         """Return the settings of Bonsai (Khandagale et al., 2020): three wide, shallow, unbalanced trees."""
-        tree = TreeConfig(method="kmeans", branching=100, max_leaf_size=100, max_depth=2, balanced=False)
+        tree = TreeConfig(
+            method="kmeans", branching=100, max_leaf_size=100, min_leaf_size=1, max_depth=2, max_iterations=20
+        )
         return cls(**{**_paper_settings(), "tree": tree, "n_trees": 3, **params})
 
     @classmethod

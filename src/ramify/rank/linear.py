@@ -68,9 +68,14 @@ class LinearConfig(Config):
         return (self.C * self.positive_weight * (1.0 + extra)).astype(np.float32)
 
 
-def ranking_config(*, threshold: float = 0.1) -> LinearConfig:
-    """Parameters of classifiers that rank: the logistic loss also orders labels that are clearly irrelevant."""
-    return LinearConfig(loss="logistic", C=7.0, tail_weight=20.0, tail_count=10.0, tolerance=1.0, threshold=threshold)
+def ranking_config(*, threshold: float = 0.4) -> LinearConfig:
+    """Parameters of classifiers that rank: the logistic loss also orders labels that are clearly irrelevant.
+
+    Its dead zone leaves out negatives that are classified well: training is faster, and rankings are more accurate.
+    """
+    return LinearConfig(
+        loss="dead_zone_logistic", C=7.0, tail_weight=20.0, tail_count=10.0, tolerance=1.0, threshold=threshold
+    )
 
 
 def fit_ovr(
