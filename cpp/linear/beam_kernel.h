@@ -8,8 +8,8 @@
 
 namespace ramify {
 
-// Features whose weights are added up together: first those from lists, then those from rows, each in the order of the
-// features. A constant, so that sums do not depend on what else is scored.
+// Features whose weights are added up together: first those from lists, then those from rows. A constant, so that sums
+// do not depend on what else is scored.
 constexpr std::int64_t max_room = 1024;
 
 // The weights of one feature of the query in one chunk: a row of the packed level.
@@ -44,7 +44,8 @@ struct FoundWeights {
 using CollectHits = bool (*)(const PackedView& level, const ActiveChunks& active, const std::int32_t* features,
                              const float* values, std::int64_t n, const FoundWeights& found);
 
-// sums[column] += value * weight for n hits of a chunk of the given width; sums has chunk_width floats.
-using AddHits = void (*)(const Hit* hits, std::int64_t n, std::int64_t width, int mantissa_bits, float* sums);
+// sums[column] += value * weight for n hits of a chunk of the given width; sums has chunk_width floats. Reorders the
+// hits.
+using AddHits = void (*)(Hit* hits, std::int64_t n, std::int64_t width, int mantissa_bits, float* sums);
 
 }  // namespace ramify

@@ -72,46 +72,34 @@ public:
             const std::int64_t first = level.chunks[static_cast<std::size_t>(chunk)];
             const auto slot = static_cast<std::size_t>(position_of_[static_cast<std::size_t>(first)]) / chunk_width;
             float* sums = add_hits(slot);
-            finish_chunk(level, are_labels, parent, chunk, sums, dense);
-            found(first, sums, level.chunks[static_cast<std::size_t>(chunk) + 1] - first);
+            const std::int64_t n = level.chunks[static_cast<std::size_t>(chunk) + 1] - first;
+            for (std::int64_t j = 0; level.n_dense > 0 && j < n; j += 4) {
+                float products[4];
+                const std::int64_t count = std::min<std::int64_t>(4, n - j);
+                dots(
+                    dense, level.n_dense, count,
+                    [&](std::int64_t i) { return level.dense + (first + j + i) * level.n_dense; }, products);
+                for (std::int64_t i = 0; i < count; ++i) sums[j + i] += products[i];
+            }
+            combine(level, are_labels, parent.score, sums, n);
+            found(first, sums, n);
         }
-    }
-
-    // Turns the margins by the sparse features of a chunk into log scores.
-    static void finish_chunk(const BeamLevel& level, bool are_labels, const Scored& parent, std::int32_t chunk,
-                             float* sums, const float* dense) {
-        const std::int64_t first = level.chunks[static_cast<std::size_t>(chunk)];
-        const std::int64_t n = level.chunks[static_cast<std::size_t>(chunk) + 1] - first;
-        for (std::int64_t j = 0; level.n_dense > 0 && j < n; j += 4) {
-            float products[4];
-            const std::int64_t count = std::min<std::int64_t>(4, n - j);
-            dots(
-                dense, level.n_dense, count,
-                [&](std::int64_t i) { return level.dense + (first + j + i) * level.n_dense; }, products);
-            for (std::int64_t i = 0; i < count; ++i) sums[j + i] += products[i];
-        }
-        combine(level, are_labels, parent.score, sums, n);
-    }
-
-    // Adds scored children of a row's beam to its candidates.
-    static void add_children(Expansion& row, std::int64_t first, const float* scores, std::int64_t n) {
-        const std::int32_t* labels = row.labels();
-        for_each_over(scores, n, row.best, [&](std::int64_t j) {
-            row.best.add({scores[j], labels != nullptr ? labels[first + j] : static_cast<std::int32_t>(first + j)});
-        });
     }
 
     // The best children of a row's beam become its beam.
     void expand(Expansion& row, const std::int32_t* columns, const float* values, std::int64_t n, const float* dense) {
         const BeamLevel& level = row.level();
+        const std::int32_t* labels = row.labels();
+        auto add = [&](std::int64_t first, const float* scores, std::int64_t n_scores) {
+            for_each_over(scores, n_scores, row.best, [&](std::int64_t j) {
+                row.best.add({scores[j], labels != nullptr ? labels[first + j] : static_cast<std::int32_t>(first + j)});
+            });
+        };
         while (row.next_block(block_)) {
             collect(level, block_, columns, values, n);
             while (const Scored* parent = row.next()) {
                 if (const Scored* after = row.peek()) prefetch(*after);
-                score_children(level, row.to_labels(), *parent, dense,
-                               [&](std::int64_t first, const float* scores, std::int64_t n_scores) {
-                                   add_children(row, first, scores, n_scores);
-                               });
+                score_children(level, row.to_labels(), *parent, dense, add);
             }
         }
         row.finish();

@@ -88,21 +88,28 @@ struct BlockWriter {
 
     std::int64_t mask_size(std::int32_t chunk) const { return mask_bytes(chunks[chunk + 1] - chunks[chunk]); }
 
+    bool has_mask(std::int32_t chunk, std::int64_t n) const { return mask_size(chunk) <= n; }
+    std::int64_t row_size(std::int32_t chunk, std::int64_t n) const {
+        return 1 + n + (has_mask(chunk, n) ? mask_size(chunk) : n);
+    }
+
     std::int64_t list_size(std::int64_t n) const { return block_header + n * (id_bytes + 1); }
     std::int64_t bitmap_size(const Entry* entries, std::int64_t n) const {
         std::int64_t size = block_header + bitmap_group_size * n_groups();
         for_each_row(entries, n, [&](std::int32_t chunk, std::int64_t first, std::int64_t end) {
-            size += 2 + mask_size(chunk) + end - first;
+            size += 2 + row_size(chunk, end - first);
         });
         return size;
     }
+    bool is_list(const Entry* entries, std::int64_t n) const {
+        return n <= max_list_size && list_size(n) <= bitmap_size(entries, n);
+    }
     std::int64_t size(const Entry* entries, std::int64_t n) const {
-        if (n == 0) return 0;
-        return std::min(list_size(n), bitmap_size(entries, n));
+        return is_list(entries, n) ? list_size(n) : bitmap_size(entries, n);
     }
 
     void write(const Entry* entries, std::int64_t n, std::uint8_t* at) const {
-        if (list_size(n) <= bitmap_size(entries, n)) write_list(entries, n, at);
+        if (is_list(entries, n)) write_list(entries, n, at);
         else write_bitmap(entries, n, at);
     }
 
@@ -149,12 +156,18 @@ private:
     }
 
     void write_row(const Entry* entries, std::int64_t n, std::int32_t chunk, std::uint8_t*& at) const {
-        for (std::int64_t i = 0; i < n; ++i) {
-            const std::int64_t column = entries[i].node - chunks[chunk];
-            at[column / 8] = static_cast<std::uint8_t>(at[column / 8] | 1 << (column % 8));
+        const std::int64_t first = chunks[chunk];
+        put(at, static_cast<std::uint8_t>(n - 1));
+        if (has_mask(chunk, n)) {
+            for (std::int64_t i = 0; i < n; ++i) {
+                const std::int64_t column = entries[i].node - first;
+                at[column / 8] = static_cast<std::uint8_t>(at[column / 8] | 1 << (column % 8));
+            }
+            at += mask_size(chunk);
         }
-        at += mask_size(chunk);
         for (std::int64_t i = 0; i < n; ++i) put(at, entries[i].code);
+        if (!has_mask(chunk, n))
+            for (std::int64_t i = 0; i < n; ++i) put(at, static_cast<std::uint8_t>(entries[i].node - first));
     }
 };
 

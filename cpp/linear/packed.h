@@ -7,7 +7,9 @@
 //     kind 0, few weights:   node ids (size; 1 to 4 bytes each), ascending; u8 codes (size)
 //     kind 1, many weights:  for each 64 chunks u64 bits, u32 rows before, u32 bytes before
 //                            u16 × rows: start of each row, in bytes from the first row of its 64 chunks
-//                            rows, the weights of the feature in one chunk: mask of its columns; u8 codes
+//                            rows, the weights of the feature in one chunk: u8 n - 1, then
+//                              mask of its columns, u8 codes   where the mask has at most n bytes
+//                              u8 codes, u8 columns            otherwise
 //
 // A code is a small floating-point number: a sign, then exponent and mantissa as in float32, together 7 bits. A level
 // has as many mantissa bits as the range of its weights allows, 4 for weights within a factor of 256 (rounded by 3 % at
@@ -29,7 +31,7 @@ constexpr std::int64_t chunk_width = 256;
 constexpr std::int64_t block_unit = 4;
 constexpr std::int64_t block_header = 4;
 constexpr std::int64_t bitmap_group_size = 16;  // bytes for 64 chunks
-constexpr std::int64_t max_row_size = chunk_width / 8 + chunk_width;
+constexpr std::int64_t max_row_size = 1 + 2 * chunk_width;
 // Readable bytes behind the last block; their values do not matter. A row that starts anywhere in the table can be
 // read.
 constexpr std::int64_t table_padding = max_row_size + 64;
@@ -51,6 +53,8 @@ static inline int node_id_bytes(std::int64_t n_nodes) {
     return n_nodes <= 1 << 8 ? 1 : n_nodes <= 1 << 16 ? 2 : n_nodes <= 1 << 24 ? 3 : 4;
 }
 static inline std::int64_t mask_bytes(std::int64_t width) { return (width + 7) / 8; }
+// A search reads lists as a whole: longer ones would take longer than bitmaps.
+constexpr std::int64_t max_list_size = 512;
 
 // A weight in units of the level's scale: from 1 on, and negative from code 128 on.
 static inline float decode(std::uint32_t code, int mantissa_bits) {

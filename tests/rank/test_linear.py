@@ -281,6 +281,19 @@ def test_threshold_and_max_nonzeros_per_label():
         assert row[0, 40] == unpruned[label, 40]
 
 
+@pytest.mark.parametrize("tail_threshold", [0.5, 0.0])
+def test_thresholds_depend_on_the_number_of_samples(tail_threshold):
+    X, Y = problem()
+    n_sparse, n_samples = X.shape[1], np.asarray(Y.sum(axis=0)).ravel()
+    unpruned = fit_ovr(X, Y, config=LinearConfig(threshold=0.0)).toarray()
+    pruned = fit_ovr(X, Y, config=LinearConfig(threshold=0.2, tail_threshold=tail_threshold)).toarray()
+    thresholds = 0.2 + (tail_threshold - 0.2) / (1 + n_samples / 200)
+    expected = np.where(np.abs(unpruned) < thresholds[:, None], 0, unpruned)
+    expected[:, n_sparse:] = unpruned[:, n_sparse:]
+    assert np.allclose(pruned, expected)
+    assert 0 < np.count_nonzero(pruned) < np.count_nonzero(unpruned)
+
+
 def test_without_bias():
     X, Y = problem(seed=12)
     W = fit_ovr(X, Y, config=LinearConfig(bias=0.0, **EXACT)).toarray()

@@ -241,7 +241,8 @@ class XRLinear(TrainedTreeModel, LinearModel):
                                threads=self.threads, extra=extra)  # fmt: skip
                 if not are_labels:
                     mining_levels.append(pack(W))
-                levels.append(pack(drop_small_weights(W, n_sparse, self.linear.threshold)))
+                    W = drop_small_weights(W, n_sparse, self.linear.thresholds(np.zeros(W.shape[0])))
+                levels.append(pack(W))
         return LinearTree(tree, levels, transforms, n_sparse)
 
     def _mine_negatives(
@@ -305,7 +306,7 @@ _MINING_THRESHOLD = 0.1
 
 def _with_small_weights(config: LinearConfig) -> LinearConfig:
     """Keep weights that the search does not need: without them it would propose worse negatives (0.3 points of P@5)."""
-    return config.clone().set_params(threshold=min(config.threshold, _MINING_THRESHOLD))
+    return config.clone().set_params(threshold=min(config.threshold, _MINING_THRESHOLD), tail_threshold=None)
 
 
 def _paper_settings() -> dict[str, Any]:

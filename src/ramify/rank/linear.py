@@ -54,6 +54,12 @@ class LinearConfig(Config):
         "weights of sparse features below this magnitude are dropped; raising it shrinks and speeds up the model",
         low=0,
     )
+    tail_threshold: float | None = param(
+        None,
+        "the same for tail labels, whose weights are larger: a label with n samples gets "
+        "threshold + (tail_threshold - threshold) / (1 + n / 200); None: as `threshold`",
+        low=0,
+    )
     max_nonzeros_per_label: int | None = param(
         None, "weights kept per label, those of the largest magnitude, besides the bias; None: all", low=1
     )
@@ -67,14 +73,31 @@ class LinearConfig(Config):
         extra = (self.tail_weight - 1.0) / (1.0 + n_samples / self.tail_count)
         return (self.C * self.positive_weight * (1.0 + extra)).astype(np.float32)
 
+    def thresholds(self, n_samples: AnyArray) -> FloatArray:
+        """Threshold (L,) of the weights of each label, given the number of samples (L,) of the labels."""
+        tail = self.threshold if self.tail_threshold is None else self.tail_threshold
+        extra = (tail - self.threshold) / (1.0 + n_samples / _TAIL_THRESHOLD_COUNT)
+        return (self.threshold + extra).astype(np.float32)
 
-def ranking_config(*, threshold: float = 0.4) -> LinearConfig:
-    """Parameters of classifiers that rank: the logistic loss also orders labels that are clearly irrelevant.
 
-    Its dead zone leaves out negatives that are classified well: training is faster, and rankings are more accurate.
+_TAIL_THRESHOLD_COUNT = 200.0
+
+
+def ranking_config(
+    *, loss: Literal["logistic", "dead_zone_logistic"] = "dead_zone_logistic", tail_threshold: float | None = 0.45
+) -> LinearConfig:
+    """Parameters of classifiers that rank: the logistic losses also order labels that are clearly irrelevant.
+
+    The dead zone leaves out negatives that are classified well: training is faster, and rankings are more accurate.
     """
     return LinearConfig(
-        loss="dead_zone_logistic", C=7.0, tail_weight=20.0, tail_count=10.0, tolerance=1.0, threshold=threshold
+        loss=loss,
+        C=7.0,
+        tail_weight=20.0,
+        tail_count=10.0,
+        tolerance=1.0,
+        threshold=0.2,
+        tail_threshold=tail_threshold,
     )
 
 
@@ -124,30 +147,34 @@ def fit_ovr(
     positives = _without_zeros(as_csr(Y, "Y"))
     if relevance is not None:
         positives = check_relevance(relevance, Y)
-    return native.linear.fit_ovr(
+    n_samples = np.bincount(positives.indices, minlength=n_labels)
+    W = native.linear.fit_ovr(
         mixed,
         positives.T.tocsr(),
         None if negatives is None else negatives.T.tocsr(),
         indptr,
         loss=config.loss,
-        positive_costs=config.positive_costs(np.bincount(positives.indices, minlength=n_labels)),
+        positive_costs=config.positive_costs(n_samples),
         negative_cost=config.C * config.negative_weight,
         bias=config.bias,
         dead_zone=config.dead_zone,
         tolerance=config.tolerance,
         max_epochs=config.max_epochs,
-        threshold=config.threshold,
+        threshold=float(config.thresholds(n_samples).min()) if n_labels else config.threshold,
         max_weights=config.max_nonzeros_per_label or 0,
         with_relevance=relevance is not None,
         seed=seed,
         threads=resolve_threads(threads),
         progress=progress,
     )
+    if config.tail_threshold is None:
+        return W
+    return drop_small_weights(W, mixed.sparse.shape[1], config.thresholds(n_samples))
 
 
-def drop_small_weights(W: Csr, n_sparse: int, threshold: float) -> Csr:
-    """Drop the weights of sparse features (the first columns of W) below a magnitude."""
-    small = (np.abs(W.data) < threshold) & (W.indices < n_sparse)
+def drop_small_weights(W: Csr, n_sparse: int, thresholds: FloatArray) -> Csr:
+    """Drop the weights of sparse features (the first columns of W) below the threshold of their label (L,)."""
+    small = (np.abs(W.data) < np.repeat(thresholds, np.diff(W.indptr))) & (W.indices < n_sparse)
     if not small.any():
         return W
     W = W.copy()
