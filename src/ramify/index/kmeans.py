@@ -120,7 +120,8 @@ def _build_kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelT
             node_seed = (seed * 1_000_003 + len(levels) * 1_000_000_007 + node) % (1 << 63)
             # On the last level that max_depth allows, a child that is still too large is replaced by its own parts.
             is_last = len(levels) + 1 == max_depth
-            branching = min(config.branching, max(2, len(cluster) // config.min_leaf_size))
+            min_leaf_size = min(config.min_leaf_size, config.max_leaf_size)
+            branching = min(config.branching, max(2, len(cluster) // min_leaf_size))
             stack = [(cluster, len(cluster) > config.max_leaf_size, branching)]
             while stack:
                 labels, is_large, n_clusters = stack.pop()
