@@ -305,7 +305,7 @@ _MINING_THRESHOLD = 0.1
 
 
 def _with_small_weights(config: LinearConfig) -> LinearConfig:
-    """Keep weights that the search does not need: without them it would propose worse negatives (0.3 points of P@5)."""
+    """Keep weights that the search does not need: without them it proposes worse negatives, and P@5 falls by 0.3 %."""
     return config.clone().set_params(threshold=min(config.threshold, _MINING_THRESHOLD), tail_threshold=None)
 
 

@@ -54,7 +54,7 @@ MIN_BOOTSTRAP_SAMPLES = 1024
 
 
 def _default_ranker() -> XRLinear:
-    """Plain logistic loss, all negatives: beside embeddings the faster settings cost 0.4 points of P@5."""
+    """Plain logistic loss, all negatives: beside embeddings the faster settings lower P@5 by 0.4 %."""
     return XRLinear(
         tree=TreeConfig(min_leaf_size=1, max_iterations=20, n_terms=512),
         linear=ranking_config(loss="logistic", tail_threshold=None).set_params(threshold=0.1),

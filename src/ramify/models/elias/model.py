@@ -115,7 +115,7 @@ class Elias(EncodedModel):
         None, "'sparse': linear classifiers re-rank the best labels (ELIAS++), unless validation is better without"
     )
     linear: LinearConfig = param(
-        # With a dead zone the labels behind the first dozens tie: 2 points of R@100 less.
+        # With a dead zone the labels behind the first dozens tie, and R@100 is 2 % lower.
         factory=lambda: ranking_config(loss="logistic", tail_threshold=None),
         doc="training of the ranker's classifiers",
     )
