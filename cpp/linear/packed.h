@@ -12,8 +12,9 @@
 //                              u8 codes, u8 columns            otherwise
 //
 // A code is a small floating-point number: a sign, then exponent and mantissa as in float32, together 7 bits. A level
-// has as many mantissa bits as the range of its weights allows, 4 for weights within a factor of 256 (rounded by 3 % at
-// most). So a kernel unpacks codes by shifting, many at once.
+// has as many mantissa bits as the range of its weights allows: 4 for weights within a factor of 256 (rounded by 3 % at
+// most), 3 for all wider ranges, whose smallest weights become 1/65,536 of the largest. So a kernel unpacks codes by
+// shifting, many at once.
 //
 // A query finds everything about a feature in one place. `block_starts` holds the start of each block, in units of 4
 // bytes. All of it is read from files that may be damaged: the search checks what it follows.
@@ -35,7 +36,7 @@ constexpr std::int64_t max_row_size = 1 + 2 * chunk_width;
 // Readable bytes behind the last block; their values do not matter. A row that starts anywhere in the table can be
 // read.
 constexpr std::int64_t table_padding = max_row_size + 64;
-constexpr int min_mantissa_bits = 2, max_mantissa_bits = 5;
+constexpr int min_mantissa_bits = 3, max_mantissa_bits = 5;
 
 struct PackedView {
     std::int64_t n_features = 0;
