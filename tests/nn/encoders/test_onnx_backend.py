@@ -42,11 +42,18 @@ def test_embeddings_match_torch(tiny, pooling, n_windows):
 
 
 def test_embeddings_of_minilm_match_torch(minilm):
-    encoder = Transformer.open(TransformerEncoder(minilm, max_length=32))
+    encoder = Transformer.open(TransformerEncoder(minilm, max_length=32, precision="float32"))
     tokens = encoder.tokenizer(["a dog runs", "the price of copper rose again in March", "storm"])
     expected = encoder.encode_tokens(tokens, 1)
     encoder.to_onnx()
     assert encoder.encode_tokens(tokens, 1) == pytest.approx(expected, abs=1e-3)
+
+
+def test_export_of_an_encoder_in_bfloat16_is_compared_in_float32(minilm):
+    encoder = Transformer.open(TransformerEncoder(minilm, max_length=32, precision="bfloat16"))
+    encoder.to_onnx()
+    assert encoder.onnx is not None
+    assert encoder.torch.bfloat16
 
 
 @pytest.mark.parametrize("frozen", [True, False])

@@ -201,9 +201,13 @@ class Transformer:
         backend = OnnxBackend(graph, self.dim, max_length=self.config.max_length, int8=int8)
         tokens = Tokens.from_lists([[i % 50 for i in range(n)] for n in (3, 9, self.config.max_length)])
         before, embeddings = self.onnx, []
-        for candidate in (None, backend):
-            self.use_onnx(candidate)
-            embeddings.append(self.encode_tokens(tokens, 1) / EMBEDDING_NORM)
+        bfloat16, self.torch.bfloat16 = self.torch.bfloat16, False  # the graph computes in float32
+        try:
+            for candidate in (None, backend):
+                self.use_onnx(candidate)
+                embeddings.append(self.encode_tokens(tokens, 1) / EMBEDDING_NORM)
+        finally:
+            self.torch.bfloat16 = bfloat16
         difference = float(np.abs(embeddings[0] - embeddings[1]).max())
         if not int8 and difference > ONNX_TOLERANCE:
             self.use_onnx(before)
