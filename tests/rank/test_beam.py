@@ -96,7 +96,7 @@ def test_unlimited_beam_scores_every_label(kind, transform, n_dense):
 @pytest.mark.parametrize("transform", ["l1-hinge", "l4-norm", "sigmoid"])
 @pytest.mark.parametrize("wide_margins", [False, True])
 def test_branch_and_bound_finds_what_expanding_every_node_finds(kind, transform, wide_margins):
-    """Single queries stop early; batches of 256 rows and more expand the whole beam. Both give the same bits."""
+    """A search for all labels expands every leaf cluster of the beam; one for k labels stops early: the same bits."""
     model, _ = make_model(kind, transform)
     if wide_margins:  # labels whose bonus exceeds the distance of many parents
         levels = [dataclasses.replace(level, bias=level.bias.copy()) for level in model.levels]
@@ -105,6 +105,9 @@ def test_branch_and_bound_finds_what_expanding_every_node_finds(kind, transform,
     X = queries(n=300)
     for k, beam in ((1, 50), (3, 20), (10, 50), (100, 50), (5, 10**6)):
         ids, scores = model.search(X, k, beam)
+        all_ids, all_scores = model.search(X, max(k, model.tree.n_labels), beam)
+        assert np.array_equal(ids, all_ids[:, :k])
+        assert np.array_equal(scores, all_scores[:, :k])
         for row in range(0, 300, 7):
             one = model.search(Mixed(X.sparse[row], X.dense[row : row + 1]), k, beam)
             assert np.array_equal(one[0][0], ids[row])
