@@ -166,7 +166,7 @@ public:
 
     // Sizes are checked here; the contents of the table are checked by the search, as far as it follows them.
     void add_level(In<std::int64_t> children, In<std::uint32_t> block_starts, In<std::uint8_t> table,
-                   In<float> codebook, In<float> bias, In2<float> dense, int transform, float power) {
+                   In<float> codebook, In<float> bias, In2<float> dense, int transform, float power, bool is_norm) {
         const std::int64_t n_above = model_.levels.empty() ? 1 : model_.levels.back().n_nodes;
         const auto n_parents = ssize(children.shape(0)) - 1;
         if (n_parents != n_above || children.data()[0] != 0 ||
@@ -195,6 +195,7 @@ public:
         level.n_dense = ssize(dense.shape(1));
         level.transform = transform_of(transform);
         level.power = power;
+        level.is_norm = is_norm;
         for (std::size_t i = 0; i < n_nodes; ++i) level.max_bias = std::max(level.max_bias, bias.data()[i]);
         for (std::size_t i = 0; i < 256; ++i)
             level.max_weight = std::max(level.max_weight, std::abs(codebook.data()[i]));
@@ -203,7 +204,7 @@ public:
     }
 
     Ranking search(IndexArray indptr, IndexArray indices, In<float> data, In2<float> dense, std::int64_t depth,
-                   std::int64_t beam_size, std::int64_t k, int threads) const {
+                   std::int64_t beam_size, std::int64_t k, float max_gap, int threads) const {
         check_queries(indptr, dense);
         if (depth < 1 || depth > ssize(model_.levels.size()) || beam_size < 1 || k < 1)
             throw std::invalid_argument(
@@ -212,7 +213,8 @@ public:
             throw std::invalid_argument("the labels of the tree do not fit its last level");
         return with_csr(indptr, indices, data.data(), n_sparse_, [&]<class Index>(const CsrView<Index>& view) {
             return give_ranking(static_cast<std::size_t>(view.rows), k, [&](std::int32_t* ids, float* scores) {
-                beam_search(model_, QueryRows<Index>{view, dense.data()}, {depth, beam_size, k}, threads, ids, scores);
+                beam_search(model_, QueryRows<Index>{view, dense.data()}, {depth, beam_size, k, max_gap}, threads, ids,
+                            scores);
             });
         });
     }
@@ -263,9 +265,10 @@ void bind_linear(nb::module_& m) {
         .value("logistic", Loss::logistic)
         .value("dead_zone_logistic", Loss::dead_zone_logistic);
     nb::class_<SolverOptions>(m, "SolverOptions")
-        .def(nb::init<Loss, float, float, float, float, int, float, std::int64_t, std::uint64_t>(), nb::kw_only(),
-             nb::arg("loss"), nb::arg("negative_cost"), nb::arg("bias"), nb::arg("dead_zone"), nb::arg("tolerance"),
-             nb::arg("max_epochs"), nb::arg("threshold"), nb::arg("max_weights"), nb::arg("seed"));
+        .def(nb::init<Loss, float, float, float, bool, float, int, float, std::int64_t, std::uint64_t>(), nb::kw_only(),
+             nb::arg("loss"), nb::arg("negative_cost"), nb::arg("bias"), nb::arg("dead_zone"),
+             nb::arg("positive_features"), nb::arg("tolerance"), nb::arg("max_epochs"), nb::arg("threshold"),
+             nb::arg("max_weights"), nb::arg("seed"));
     m.def("fit_ovr", py_fit_ovr, nb::arg("sparse"), nb::arg("n_sparse"), array("dense"), array("positives"),
           array("negatives").none(), array("clusters"), array("positive_costs"), nb::arg("options"), nb::arg("threads"),
           nb::arg("progress").none());
@@ -283,9 +286,11 @@ void bind_linear(nb::module_& m) {
         .def(nb::init<std::int64_t, std::optional<In<std::int32_t>>, std::int64_t, bool>(), nb::arg("n_sparse"),
              array("labels").none(), nb::arg("n_labels"), nb::arg("repeats"))
         .def("add_level", &PyBeamTree::add_level, nb::kw_only(), array("children"), array("block_starts"),
-             array("blocks"), array("codebook"), array("bias"), array("dense"), nb::arg("transform"), nb::arg("power"))
+             array("blocks"), array("codebook"), array("bias"), array("dense"), nb::arg("transform"), nb::arg("power"),
+             nb::arg("is_norm"))
         .def("search", &PyBeamTree::search, array("indptr"), array("indices"), array("data"), array("dense"),
-             nb::arg("depth"), nb::arg("beam_size"), nb::arg("k"), nb::arg("threads"))
+             nb::arg("depth"), nb::arg("beam_size"), nb::arg("k"), nb::kw_only(), nb::arg("max_gap"),
+             nb::arg("threads"))
         .def("score_selected", &PyBeamTree::score_selected, array("indptr"), array("indices"), array("data"),
              array("dense"), array("label_indptr"), array("labels"), array("leaf_indptr"), array("leaves"),
              nb::arg("threads"));

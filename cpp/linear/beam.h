@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "core/csr.h"
@@ -36,6 +37,7 @@ struct BeamLevel {
     std::int64_t n_dense = 0;
     Transform transform = Transform::hinge;
     float power = 3.0f;
+    bool is_norm = false;                      // hinge: gaps between scores are those of norms, the roots of log scores
     float max_bias = 0.0f, max_weight = 0.0f;  // upper bounds, for the bound on a child's bonus
 };
 
@@ -58,6 +60,7 @@ struct BeamModel {
 
 struct BeamOptions {
     std::int64_t depth, beam_size, k;
+    float max_gap = std::numeric_limits<float>::infinity();  // of a node of the beam below the best one
 };
 
 // The k best labels of each row: ids (rows, k), padded with -1, and log scores (rows, k), padded with -inf. A depth

@@ -32,6 +32,7 @@ public:
         level_ = &model.levels[static_cast<std::size_t>(t)];
         to_labels_ = t + 1 == static_cast<std::int64_t>(model.levels.size());
         wanted_ = t + 1 == options.depth ? options.k : options.beam_size;
+        if (t > 0) drop_distant_nodes(model.levels[static_cast<std::size_t>(t - 1)], options);
         // The best leaf of each label counts: the best leaves may be fewer labels.
         best.start(has_repeats() ? std::numeric_limits<std::int64_t>::max() / 4 : wanted_);
         is_bounded_ = level_->transform != Transform::noop && !has_repeats() && (level_->n_dense == 0 || !to_labels_);
@@ -80,6 +81,23 @@ private:
         best.settle_if_cheap();
         const float bound = nodes[static_cast<std::size_t>(next_)].score;
         return bound + slack_ + 1e-6f * std::abs(bound) < best.cutoff();
+    }
+
+    // Most samples have a few good nodes, and the rest of the beam is far below them. The nodes that stay have as many
+    // children as are wanted.
+    void drop_distant_nodes(const BeamLevel& scored, const BeamOptions& options) {
+        if (!std::isfinite(options.max_gap) || scored.transform == Transform::noop || has_repeats()) return;
+        const float top = nodes.empty() ? 0.0f : nodes.front().score;
+        float cutoff = top - options.max_gap;
+        if (scored.is_norm)
+            cutoff = -std::pow(std::pow(std::max(0.0f, -top), 1.0f / scored.power) + options.max_gap, scored.power);
+        std::int64_t n_children = 0;
+        std::size_t kept = 0;
+        for (; kept < nodes.size() && (n_children < wanted_ || nodes[kept].score >= cutoff); ++kept) {
+            const auto id = static_cast<std::size_t>(nodes[kept].id);
+            n_children += level_->children[id + 1] - level_->children[id];
+        }
+        nodes.resize(kept);
     }
 
     bool has_repeats() const { return to_labels_ && model_->repeats; }

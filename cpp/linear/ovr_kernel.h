@@ -32,10 +32,11 @@ enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2, dead_zone_lo
 
 struct SolverOptions {
     Loss loss = Loss::squared_hinge;
-    float negative_cost = 1.0f;  // C of a negative
-    float bias = 1.0f;           // value of the constant feature; 0: none
-    float dead_zone = 5.0f;      // δ of the dead-zone logistic loss
-    float tolerance = 0.1f;      // on the projected gradients of an epoch
+    float negative_cost = 1.0f;      // C of a negative
+    float bias = 1.0f;               // value of the constant feature; 0: none
+    float dead_zone = 5.0f;          // δ of the dead-zone logistic loss
+    bool positive_features = false;  // only features of a cluster's positives get weights; applied by fit_ovr
+    float tolerance = 0.1f;          // on the projected gradients of an epoch
     int max_epochs = 100;
     float threshold = 0.0f;        // weights of smaller magnitude are dropped
     std::int64_t max_weights = 0;  // of a label, the bias apart; 0: no limit. Applied by fit_ovr, not by the kernel

@@ -143,6 +143,9 @@ private:
                                          rows_used_.begin());
     }
 
+    // Features that no positive of the cluster has get no weights: only negatives would shape them.
+    bool drops_features() const { return options_.positive_features && problem_.negatives.indptr != nullptr; }
+
     // Collects the rows of a cluster: its negatives and every positive of its labels.
     void gather(std::int64_t cluster) {
         const std::int64_t n_rows = problem_.sparse.rows;
@@ -177,7 +180,7 @@ private:
         }
         const std::int64_t n = all ? n_rows : static_cast<std::int64_t>(rows_used_.size());
         // A cluster with a large fraction of all rows has nearly all features: a copy would save nothing.
-        const bool direct = std::is_same_v<Index, std::int32_t> && (all || 4 * n >= n_rows);
+        const bool direct = std::is_same_v<Index, std::int32_t> && !drops_features() && (all || 4 * n >= n_rows);
         auto row_of = [&](std::int64_t row) { return all ? row : rows_used_[static_cast<std::size_t>(row)]; };
         start_.resize(static_cast<std::size_t>(n));
         length_.resize(static_cast<std::size_t>(n));
@@ -224,17 +227,25 @@ private:
     void copy_rows(std::int64_t n, std::int64_t total, const RowOf& row_of) {
         const std::size_t n_words = static_cast<std::size_t>(problem_.sparse.cols + 63) / 64;
         const bool extract = options_.loss != Loss::logistic && options_.loss != Loss::dead_zone_logistic;
+        const bool drops = drops_features();
         used_.assign(n_words, 0);
         shared_.assign(n_words, 0);
         local_index_.resize(static_cast<std::size_t>(problem_.sparse.cols));
-        for (std::int64_t row = 0; row < n; ++row) {
-            const std::int64_t p = row_of(row);
+        auto use_features = [&](std::int64_t p) {
             for (std::int64_t i = problem_.sparse.indptr[p]; i < problem_.sparse.indptr[p + 1]; ++i) {
                 const auto f = static_cast<std::size_t>(problem_.sparse.indices[i]);
                 const std::uint64_t bit = std::uint64_t{1} << (f % 64);
                 shared_[f / 64] |= used_[f / 64] & bit;
                 used_[f / 64] |= bit;
             }
+        };
+        if (drops) {
+            const auto& positives = problem_.positives;
+            for (std::int64_t i = positives.indptr[problem_.clusters[cluster_]];
+                 i < positives.indptr[problem_.clusters[cluster_ + 1]]; ++i)
+                use_features(positives.indices[i]);
+        } else {
+            for (std::int64_t row = 0; row < n; ++row) use_features(row_of(row));
         }
         std::int32_t n_shared = 0;
         for (std::size_t w = 0; w < n_words; ++w)
@@ -254,10 +265,15 @@ private:
         for (std::int64_t row = 0; row < n; ++row) {
             const std::int64_t p = row_of(row), from = problem_.sparse.indptr[p];
             const std::size_t first = at;
-            double singleton_square = 0;
+            double singleton_square = 0, dropped_square = 0;
             for (std::int64_t i = from; i < problem_.sparse.indptr[p + 1]; ++i) {
-                const std::int32_t index = local_index_[static_cast<std::size_t>(problem_.sparse.indices[i])];
+                const auto f = static_cast<std::size_t>(problem_.sparse.indices[i]);
                 const float value = problem_.sparse.data[i];
+                if (drops && (used_[f / 64] >> (f % 64) & 1) == 0) {
+                    dropped_square += static_cast<double>(value) * value;
+                    continue;
+                }
+                const std::int32_t index = local_index_[f];
                 if (index >= 0) {
                     indices_[at] = index;
                     values_[at++] = value;
@@ -272,6 +288,8 @@ private:
             start_[static_cast<std::size_t>(row)] = static_cast<std::int64_t>(first);
             length_[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(at - first);
             singleton_squares_[static_cast<std::size_t>(row)] = static_cast<float>(singleton_square);
+            float& square = squares_[static_cast<std::size_t>(row)];
+            square = std::max(0.0f, square - static_cast<float>(dropped_square));
         }
         rows_.indices = indices_.data();
         rows_.values = values_.data();

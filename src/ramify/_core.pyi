@@ -115,6 +115,7 @@ class SolverOptions:
         negative_cost: float,
         bias: float,
         dead_zone: float,
+        positive_features: bool,
         tolerance: float,
         max_epochs: int,
         threshold: float,
@@ -184,6 +185,7 @@ class BeamTree:
         dense: NDArray[np.float32],
         transform: int,
         power: float,
+        is_norm: bool,
     ) -> None: ...
     def search(
         self,
@@ -194,6 +196,8 @@ class BeamTree:
         depth: int,
         beam_size: int,
         k: int,
+        *,
+        max_gap: float,
         threads: int,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
     def score_selected(

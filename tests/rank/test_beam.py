@@ -115,11 +115,15 @@ def test_branch_and_bound_finds_what_expanding_every_node_finds(kind, transform,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_narrow_beam_against_the_reference(kind):
-    model, weights = make_model(kind)
+@pytest.mark.parametrize(
+    ("transform", "min_score"),
+    [("l3-hinge", 0.0), ("l3-hinge", 0.1), ("l4-norm", 0.5), ("sigmoid", 0.3), ("noop", 0.5)],
+)
+def test_narrow_beam_against_the_reference(kind, transform, min_score):
+    model, weights = make_model(kind, transform)
     X = queries()
     dense = X.sparse.toarray()
-    ids, scores = model.search(X, 7, 4)
+    ids, scores = model.search(X, 7, 4, min_score=min_score)
     for row in range(len(X)):
         nodes, beam_scores = np.array([0]), np.array([0.0], np.float32)
         for t, (indptr, W) in enumerate(zip(model.tree.levels, weights, strict=True)):
@@ -141,8 +145,26 @@ def test_narrow_beam_against_the_reference(kind):
                     for i, s in zip(ids[row], scores[row], strict=True)
                     if i >= 0
                 )
+                continue
             keep = np.lexsort((children, -found))[:4]
             nodes, beam_scores = children[keep], found[keep]
+            to_labels = t == model.tree.depth - 2
+            if transform != "noop" and min_score > 0 and not (to_labels and model.tree.repeats):
+                close = model.transforms[t].spread(beam_scores) >= model.transforms[t].spread(beam_scores[0]) + np.log(
+                    min_score
+                )
+                below = np.cumsum(np.diff(model.tree.levels[t + 1])[nodes])
+                needed = np.concatenate([[0], below[:-1]]) < (7 if to_labels else 4)
+                nodes, beam_scores = nodes[close | needed], beam_scores[close | needed]
+
+
+def test_distant_nodes_are_dropped():
+    model, _ = make_model("many", "l4-norm")
+    X = queries(n=300)
+    every, few = model.search(X, 20, 50), model.search(X, 20, 50, min_score=0.9)
+    assert np.all(few[0] >= 0)  # still 20 labels
+    assert np.any(every[0] != few[0])
+    assert np.all(few[1] <= every[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -116,6 +116,28 @@ def test_weights_of_negatives():
         assert weighted[label] == pytest.approx(copied[0], abs=0.02)
 
 
+@pytest.mark.parametrize("loss", ["squared_hinge", "dead_zone_logistic"])
+@pytest.mark.parametrize("dense_columns", [0, 5])
+def test_positive_features_equal_training_without_the_other_columns(loss, dense_columns):
+    X, Y = problem(n=90, d=200, seed=6, n_labels=4, density=0.03)
+    random = np.random.default_rng(0)
+    clusters = np.array([0, 2, 4])
+    M = as_csr(sparse.csr_matrix((random.random((90, 2)) < 0.7).astype(np.float32)))
+    dense = random.standard_normal((90, dense_columns)).astype(np.float32)
+    config = LinearConfig(loss=loss, positive_features=True, **EXACT)
+    W = fit_ovr(Mixed(X, dense), Y, M, clusters=clusters, config=config).toarray()
+    for c in range(2):
+        labels = slice(clusters[c], clusters[c + 1])
+        used = np.diff(X[np.diff(Y[:, labels].indptr) > 0].tocsc().indptr) > 0
+        assert 0 < used.sum() < X.shape[1]
+        only = X.copy()
+        only.data[~used[only.indices]] = 0
+        only.eliminate_zeros()
+        expected = fit_ovr(Mixed(only, dense), as_csr(Y[:, labels]), as_csr(M[:, [c]]), config=config).toarray()
+        assert W[labels] == pytest.approx(expected, abs=0.02)
+        assert not W[labels, : X.shape[1]][:, ~used].any()
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_default_tolerance_is_close_to_the_optimum(loss):
     X, Y = problem(n=400, seed=2)

@@ -22,29 +22,36 @@ from ramify.models.features import FeatureModel
 from ramify.rank.beam import LinearTree
 
 
+class Beam(NamedTuple):
+    """Nodes of a level that a search follows: the best `size`, none with a score below `min_score` times the best."""
+
+    size: int
+    min_score: float = 0.0
+
+
 class TreeEnsemble(NamedTuple):
     """Trees of linear classifiers whose scores are averaged, over features X (n × d)."""
 
     trees: list[LinearTree]
 
-    def search(self, X: Mixed, k: int, beam_size: int, threads: int) -> tuple[IntArray, FloatArray]:
+    def search(self, X: Mixed, k: int, beam: Beam, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and scores (n, k) of the best labels."""
         transform = self.trees[0].transforms[-1]
         if len(self.trees) == 1:
-            ids, log_scores = self._search_tree(self.trees[0], X, k, beam_size, threads)
+            ids, log_scores = self._search_tree(self.trees[0], X, k, beam, threads)
             return ids, transform.finish(transform.spread(log_scores))
         width = min(2 * k, self.trees[0].tree.n_labels)
-        found = [self._search_tree(tree, X, width, beam_size, threads) for tree in self.trees]
+        found = [self._search_tree(tree, X, width, beam, threads) for tree in self.trees]
         ids, log_scores = native.matrix.blend_rankings(
             np.stack([ids for ids, _ in found]), np.stack([transform.spread(scores) for _, scores in found]), k, threads
         )
         return ids, transform.finish(log_scores)
 
     @staticmethod
-    def _search_tree(tree: LinearTree, X: Mixed, k: int, beam_size: int, threads: int) -> tuple[IntArray, FloatArray]:
+    def _search_tree(tree: LinearTree, X: Mixed, k: int, beam: Beam, threads: int) -> tuple[IntArray, FloatArray]:
         n_clusters = len(tree.tree.levels[-1]) - 1
         min_beam = -(-3 * k * n_clusters // (2 * len(tree.tree.labels)))  # enough clusters to hold k labels
-        return tree.search(X, k, max(beam_size, min_beam), threads)
+        return tree.search(X, k, max(beam.size, min_beam), threads, min_score=beam.min_score)
 
     def score_selected(self, X: Mixed, selected: Csr, threads: int) -> Csr:
         """Scores (n × L) of selected labels, each of them exactly, without a beam."""
@@ -81,12 +88,12 @@ class TreeModel(Model):
 
     @property
     @abstractmethod
-    def _beam_size(self) -> int:
+    def _beam(self) -> Beam:
         """Nodes of a level that the search follows."""
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         threads = resolve_threads(self.threads, len(inputs))
-        return TreeEnsemble(self.trees_).search(self._tree_features(inputs, threads), k, self._beam_size, threads)
+        return TreeEnsemble(self.trees_).search(self._tree_features(inputs, threads), k, self._beam, threads)
 
     def predict_selected(self, X: Any, selected: Any) -> Csr:
         """Score the selected labels only, each of them exactly, without a beam.
@@ -140,8 +147,8 @@ class LinearModel(TreeModel, FeatureModel):
         return self._transform_features(inputs)
 
     @property
-    def _beam_size(self) -> int:
-        return self.beam_size
+    def _beam(self) -> Beam:
+        return Beam(self.beam_size)
 
     # ---- files ----
 

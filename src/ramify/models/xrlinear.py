@@ -40,7 +40,7 @@ from ramify.index.tree import LabelTree, paths_in_order
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
 from ramify.models.base import TrainingData
-from ramify.models.linear import LinearModel, TreeModel
+from ramify.models.linear import Beam, LinearModel, TreeModel
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, check_relevance, drop_small_weights, fit_ovr, ranking_config
@@ -124,6 +124,13 @@ class XRLinear(TrainedTreeModel, LinearModel):
     tree: TreeConfig = param(factory=TreeConfig, doc="construction of the label tree")
     linear: LinearConfig = param(factory=ranking_config, doc="training of the classifiers")
     beam_size: int = param(50, "nodes of a level that the search follows; more find more labels and take longer", low=1)
+    beam_min_score: float = param(
+        0.005,
+        "the beam drops nodes whose score is below this fraction of the best one's; raising it is faster and finds "
+        "fewer labels; 0: none are dropped",
+        low=0,
+        high=1,
+    )
     negatives: mining.Scheme = param(
         "teacher+matcher",
         "negatives of the label classifiers: samples of the own cluster ('teacher'), samples that the search sends "
@@ -187,6 +194,10 @@ class XRLinear(TrainedTreeModel, LinearModel):
         return cls(**{**_paper_settings(), "tree": flat, "linear": linear, "score_transform": "noop", **params})
 
     # ---- training ----
+
+    @property
+    def _beam(self) -> Beam:
+        return Beam(self.beam_size, self.beam_min_score)
 
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
         self.trees_ = self.fit_trees(self._fit_features(data.inputs), data.Y, data.labels, options or TreeOptions())
@@ -269,7 +280,9 @@ class XRLinear(TrainedTreeModel, LinearModel):
             M = mining.union(*certain)
             return M, M
         width = min(self.beam_size, n_above)
-        proposed, _ = matcher.search(X, width, self.beam_size, resolve_threads(self.threads))
+        proposed, _ = matcher.search(
+            X, width, self.beam_size, resolve_threads(self.threads), min_score=self.beam_min_score
+        )
         pool = mining.union(*certain, mining.matcher(proposed, n_above))
         if self.matcher_fraction == 1.0 or width <= self.matcher_kept:
             return pool, pool
@@ -318,6 +331,7 @@ def _paper_settings() -> dict[str, Any]:
         "score_transform": "l2-hinge",
         "label_score_transform": None,
         "beam_size": 10,
+        "beam_min_score": 0.0,
     }
 
 

@@ -34,6 +34,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
 from ramify.models.base import TrainingData, check_state
 from ramify.models.encoded import EncodedModel
+from ramify.models.linear import Beam
 from ramify.models.xrlinear import TrainedTreeModel, TreeOptions, XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -59,6 +60,7 @@ def _default_ranker() -> XRLinear:
         tree=TreeConfig(min_leaf_size=1, max_iterations=20, n_terms=512),
         linear=ranking_config(loss="logistic", tail_threshold=None).set_params(threshold=0.1),
         matcher_fraction=1.0,
+        beam_min_score=0.0,
     )
 
 
@@ -192,8 +194,8 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
         return self._ranker_features(self._transform_samples(inputs), threads)
 
     @property
-    def _beam_size(self) -> int:
-        return self.ranker.beam_size
+    def _beam(self) -> Beam:
+        return self.ranker._beam
 
     # ---- files ----
 

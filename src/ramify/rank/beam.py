@@ -7,6 +7,7 @@ From the root down, each level scores the children of the nodes in the beam and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -110,15 +111,30 @@ class LinearTree:
                 dense=level.dense,
                 transform=transform.kind,
                 power=transform.power,
+                is_norm=transform.is_norm,
             )
         self._leaves_of_labels: tuple[LongArray, IntArray] | None = None
 
-    def search(self, X: Any, k: int, beam_size: int, threads: int = 1) -> tuple[IntArray, FloatArray]:
-        """Ids and log scores (n, k) of the best labels of each row, or of the best nodes if levels are missing."""
+    def search(
+        self, X: Any, k: int, beam_size: int, threads: int = 1, *, min_score: float = 0.0
+    ) -> tuple[IntArray, FloatArray]:
+        """Ids and log scores (n, k) of the best labels of each row, or of the best nodes if levels are missing.
+
+        Of each level, the beam keeps the best `beam_size` nodes, without those whose score is below `min_score` times
+        the best one, unless their children are needed to find as many nodes or labels as are wanted.
+        """
         mixed = self._check(X)
         csr = mixed.sparse
         return self._native.search(
-            csr.indptr, csr.indices, csr.data, mixed.dense, len(self.levels), beam_size, k, threads
+            csr.indptr,
+            csr.indices,
+            csr.data,
+            mixed.dense,
+            len(self.levels),
+            beam_size,
+            k,
+            max_gap=-math.log(min_score) if min_score > 0 else math.inf,
+            threads=threads,
         )
 
     def score_selected(self, X: Any, selected: Csr, threads: int = 1) -> Csr:

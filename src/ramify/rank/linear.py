@@ -60,6 +60,11 @@ class LinearConfig(Config):
         "threshold + (tail_threshold - threshold) / (1 + n / 200); None: as `threshold`",
         low=0,
     )
+    positive_features: bool = param(
+        False,
+        "only features that a positive of the cluster has get weights, as long as negatives are not all samples; "
+        "training is faster, and others have few and small weights",
+    )
     max_nonzeros_per_label: int | None = param(
         None, "weights kept per label, those of the largest magnitude, besides the bias; None: all", low=1
     )
@@ -98,6 +103,7 @@ def ranking_config(
         tolerance=1.0,
         threshold=0.2,
         tail_threshold=tail_threshold,
+        positive_features=loss == "dead_zone_logistic",
     )
 
 
@@ -158,6 +164,7 @@ def fit_ovr(
         negative_cost=config.C * config.negative_weight,
         bias=config.bias,
         dead_zone=config.dead_zone,
+        positive_features=config.positive_features,
         tolerance=config.tolerance,
         max_epochs=config.max_epochs,
         threshold=float(config.thresholds(n_samples).min()) if n_labels else config.threshold,
