@@ -4,6 +4,7 @@
 #include "text/analyzer.h"
 #include "text/corpus_counts.h"
 #include "text/tfidf.h"
+#include "text/utf8.h"
 #include "text/vocabulary.h"
 #include "text/xmc_text.h"
 
@@ -96,13 +97,23 @@ struct PyAnalyzer {
     AnalyzerSpec spec;
 
     PyAnalyzer(const std::string& unit, int min_n, int max_n, bool lowercase, int min_token,
-               const std::vector<std::string>& stop_words) {
-        spec.unit = unit == "word" ? TermUnit::word : unit == "char" ? TermUnit::chars : TermUnit::chars_in_words;
+               const std::vector<std::string>& stop_words, bool drop_numbers, bool split_unspaced, bool detect_language,
+               const std::string& stemmer) {
+        spec.is_split = unit == "token";
+        spec.unit = unit == "word" || unit == "token" ? TermUnit::word
+                    : unit == "char"                  ? TermUnit::chars
+                                                      : TermUnit::chars_in_words;
         spec.min_n = min_n;
         spec.max_n = max_n;
         spec.lowercase = lowercase;
         spec.min_token = min_token;
         spec.unicode = unicode_table();
+        spec.drop_numbers = drop_numbers;
+        spec.split_unspaced = split_unspaced;
+        spec.detect_language = detect_language;
+        spec.stemmer = stemmer_language(stemmer);
+        if (spec.stemmer == Language::none && !stemmer.empty())
+            throw std::invalid_argument("there is no stemmer for " + stemmer);
         for (std::string word : stop_words) {
             const std::size_t n = word.size();
             word.resize(n + term_padding);
@@ -138,6 +149,65 @@ Out<std::uint8_t> give_bytes(SlotTable&& slots) {
     return Out<std::uint8_t>(kept->data(), 1, shape, owner);
 }
 
+// A vocabulary over arrays, checked.
+VocabularyView vocabulary_view(const In<std::uint64_t>& offsets, const In<std::uint8_t>& bytes,
+                               const In<std::uint8_t>& slots) {
+    if (offsets.shape(0) < 1 || slots.shape(0) % sizeof(Slot) != 0)
+        throw std::invalid_argument("the vocabulary's arrays have impossible sizes");
+    if (reinterpret_cast<std::uintptr_t>(slots.data()) % alignof(Slot) != 0)
+        throw std::invalid_argument("the vocabulary's hash table is not aligned");
+    const VocabularyView view{static_cast<std::int64_t>(offsets.shape(0)) - 1, offsets.data(), bytes.data(),
+                              reinterpret_cast<const Slot*>(slots.data()), slots.shape(0) / sizeof(Slot)};
+    check_vocabulary(view, bytes.shape(0));
+    return view;
+}
+
+// The language of each document, by index; 0: unknown.
+Out<std::uint8_t> detect_languages(Texts::List texts, int n_fields, int threads) {
+    const FieldCorpus corpus(texts, std::vector<float>(static_cast<std::size_t>(n_fields), 1.0f), true, threads);
+    std::vector<std::uint8_t> languages(static_cast<std::size_t>(corpus.corpus.n_docs));
+    AnalyzerSpec spec;
+    spec.unicode = unicode_table();
+    without_gil([&] {
+        constexpr std::int64_t block_size = 64;
+        parallel_for((corpus.corpus.n_docs + block_size - 1) / block_size, threads, [&](std::int64_t b, int) {
+            const DocumentScratchPool::Lease lease(document_scratch);
+            for (std::int64_t doc = b * block_size; doc < std::min(corpus.corpus.n_docs, (b + 1) * block_size); ++doc)
+                languages[static_cast<std::size_t>(doc)] =
+                    static_cast<std::uint8_t>(document_language(spec, corpus.corpus, doc, *lease));
+        });
+    });
+    return give(std::move(languages));
+}
+
+std::vector<std::string> stem_words(const std::string& language, const std::vector<std::string>& words) {
+    const Language chosen = stemmer_language(language);
+    if (chosen == Language::none) throw std::invalid_argument("there is no stemmer for " + language);
+    std::vector<std::string> stems;
+    std::vector<char32_t> letters;
+    for (const std::string& word : words) {
+        letters.clear();
+        const auto* p = reinterpret_cast<const std::uint8_t*>(word.data());
+        for (const auto* const end = p + word.size(); p < end;) letters.push_back(decode(p));
+        stem(chosen, letters);
+        std::string out(letters.size() * 4, '\0');
+        auto* const start = reinterpret_cast<std::uint8_t*>(out.data());
+        std::uint8_t* at = start;
+        for (const char32_t c : letters) at = encode(c, at);
+        out.resize(static_cast<std::size_t>(at - start));
+        stems.push_back(std::move(out));
+    }
+    return stems;
+}
+
+// Names of the languages by index, and whether there is a stemmer.
+std::vector<std::tuple<std::string, bool>> stemmer_languages() {
+    std::vector<std::tuple<std::string, bool>> languages;
+    for (int i = 0; i < n_languages; ++i)
+        languages.emplace_back(language_name(static_cast<Language>(i)), has_stemmer(static_cast<Language>(i)));
+    return languages;
+}
+
 struct PyCorpusCounts {
     CorpusCounts counts;
 
@@ -153,23 +223,37 @@ struct PyCorpusCounts {
 class PyTfidf {
 public:
     PyTfidf(const PyAnalyzer& analyzer, In<std::uint64_t> offsets, In<std::uint8_t> bytes, In<std::uint8_t> slots,
-            std::optional<In<double>> idf, bool binary, bool sublinear, const std::string& norm)
-        : analyzer_(analyzer), offsets_(offsets), bytes_(bytes), slots_(slots), idf_(idf) {
-        if (offsets.shape(0) < 1 || slots.shape(0) % sizeof(Slot) != 0)
-            throw std::invalid_argument("the vocabulary's arrays have impossible sizes");
-        if (reinterpret_cast<std::uintptr_t>(slots.data()) % alignof(Slot) != 0)
-            throw std::invalid_argument("the vocabulary's hash table is not aligned");
-        vocabulary_ = {static_cast<std::int64_t>(offsets.shape(0)) - 1, offsets.data(), bytes.data(),
-                       reinterpret_cast<const Slot*>(slots.data()), slots.shape(0) / sizeof(Slot)};
+            std::optional<In<double>> idf, std::optional<In<std::int64_t>> part_indptr,
+            std::optional<In<std::int32_t>> parts, std::optional<In<float>> part_costs, bool binary, bool sublinear,
+            const std::string& norm)
+        : analyzer_(analyzer),
+          offsets_(offsets),
+          bytes_(bytes),
+          slots_(slots),
+          idf_(idf),
+          part_indptr_(part_indptr),
+          parts_(parts),
+          part_costs_(part_costs) {
+        vocabulary_ = vocabulary_view(offsets, bytes, slots);
         if (idf && static_cast<std::int64_t>(idf->shape(0)) != vocabulary_.n_terms)
             throw std::invalid_argument("the vocabulary and its idf weights differ in length");
-        check_vocabulary(vocabulary_, bytes.shape(0));
+        if (part_indptr) {
+            if (!parts || !part_costs) throw std::invalid_argument("subwords need three arrays");
+            if (static_cast<std::int64_t>(part_indptr->shape(0)) != vocabulary_.n_terms + 1 ||
+                static_cast<std::int64_t>(part_costs->shape(0)) != vocabulary_.n_terms)
+                throw std::invalid_argument("the vocabulary and the parts of its words differ in length");
+            subwords_ = {part_indptr->data(), parts->data(), part_costs->data()};
+            check_subwords(subwords_, vocabulary_.n_terms, static_cast<std::int64_t>(parts->shape(0)));
+        }
         weighting_ = make_weighting(binary, sublinear, norm, idf ? idf->data() : nullptr);
     }
 
     CsrParts transform(Texts::List texts, std::vector<float> weights, int threads) const {
         FieldCorpus corpus(texts, std::move(weights), analyzer_.spec.lowercase, threads);
-        return give_rows([&] { return tfidf_rows(analyzer_.spec, vocabulary_, weighting_, corpus.corpus, threads); });
+        return give_rows([&] {
+            return tfidf_rows(analyzer_.spec, vocabulary_, part_indptr_ ? &subwords_ : nullptr, weighting_,
+                              corpus.corpus, threads);
+        });
     }
 
 private:
@@ -177,7 +261,11 @@ private:
     In<std::uint64_t> offsets_;
     In<std::uint8_t> bytes_, slots_;
     std::optional<In<double>> idf_;
+    std::optional<In<std::int64_t>> part_indptr_;
+    std::optional<In<std::int32_t>> parts_;
+    std::optional<In<float>> part_costs_;
     VocabularyView vocabulary_;
+    SubwordView subwords_;
     Weighting weighting_;
 };
 
@@ -217,8 +305,14 @@ struct PyXmcText {
 
 void bind_text(nb::module_& m) {
     nb::class_<PyAnalyzer>(m, "Analyzer")
-        .def(nb::init<const std::string&, int, int, bool, int, const std::vector<std::string>&>(), nb::arg("unit"),
-             nb::arg("min_n"), nb::arg("max_n"), nb::arg("lowercase"), nb::arg("min_token"), nb::arg("stop_words"));
+        .def(nb::init<const std::string&, int, int, bool, int, const std::vector<std::string>&, bool, bool, bool,
+                      const std::string&>(),
+             nb::arg("unit"), nb::arg("min_n"), nb::arg("max_n"), nb::arg("lowercase"), nb::arg("min_token"),
+             nb::arg("stop_words"), nb::arg("drop_numbers"), nb::arg("split_unspaced"), nb::arg("detect_language"),
+             nb::arg("stemmer"));
+    m.def("detect_languages", detect_languages, nb::arg("texts"), nb::arg("n_fields"), nb::arg("threads"));
+    m.def("stem_words", stem_words, nb::arg("language"), nb::arg("words"));
+    m.def("stemmer_languages", stemmer_languages);
     nb::class_<PyCorpusCounts>(m, "CorpusCounts")
         .def_static("count", PyCorpusCounts::make, nb::arg("analyzer"), nb::arg("texts"), nb::arg("field_weights"),
                     nb::arg("with_tf"), nb::arg("threads"))
@@ -235,15 +329,25 @@ void bind_text(nb::module_& m) {
              [](PyCorpusCounts& self) { return give(std::vector<double>(self.counts.term_frequency())); })
         .def(
             "freeze",
-            [](PyCorpusCounts& self, std::optional<In<std::uint8_t>> keep) {
+            [](PyCorpusCounts& self, std::optional<In<std::uint8_t>> keep, bool with_subwords) {
                 if (keep && keep->shape(0) != self.counts.document_frequency().size())
                     throw std::invalid_argument("keep must have one entry for each selected term");
                 FrozenVocabulary frozen =
-                    without_gil([&] { return self.counts.freeze(keep ? keep->data() : nullptr); });
+                    without_gil([&] { return self.counts.freeze(keep ? keep->data() : nullptr, with_subwords); });
                 return std::tuple(give(std::move(frozen.offsets)), give(std::move(frozen.bytes)),
                                   give_bytes(std::move(frozen.slots)));
             },
-            array("keep").none())
+            array("keep").none(), nb::arg("with_subwords"))
+        .def(
+            "add_subwords",
+            [](PyCorpusCounts& self, In<std::uint64_t> offsets, In<std::uint8_t> bytes, In<std::uint8_t> slots,
+               std::int64_t min_df, int threads) {
+                const VocabularyView view = vocabulary_view(offsets, bytes, slots);
+                Subwords subwords = without_gil([&] { return self.counts.add_subwords(view, min_df, threads); });
+                return std::tuple(give(std::move(subwords.indptr)), give(std::move(subwords.parts)),
+                                  give(std::move(subwords.costs)), give(std::move(subwords.df)));
+            },
+            array("offsets"), array("bytes"), array("slots"), nb::arg("min_df"), nb::arg("threads"))
         .def(
             "rows",
             [](PyCorpusCounts& self, std::optional<In<double>> idf, bool binary, bool sublinear,
@@ -254,9 +358,11 @@ void bind_text(nb::module_& m) {
             array("idf").none(), nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"), nb::arg("threads"));
     nb::class_<PyTfidf>(m, "Tfidf")
         .def(nb::init<const PyAnalyzer&, In<std::uint64_t>, In<std::uint8_t>, In<std::uint8_t>,
-                      std::optional<In<double>>, bool, bool, const std::string&>(),
+                      std::optional<In<double>>, std::optional<In<std::int64_t>>, std::optional<In<std::int32_t>>,
+                      std::optional<In<float>>, bool, bool, const std::string&>(),
              nb::arg("analyzer"), array("offsets"), array("bytes"), array("slots"), array("idf").none(),
-             nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"))
+             array("part_indptr").none(), array("parts").none(), array("part_costs").none(), nb::arg("binary"),
+             nb::arg("sublinear"), nb::arg("norm"))
         .def("transform", &PyTfidf::transform, nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"));
 
     nb::class_<PyXmcText>(m, "XmcText")

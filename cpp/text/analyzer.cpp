@@ -4,31 +4,13 @@
 #include <stdexcept>
 
 #include "core/isa.h"
+#include "text/utf8.h"
 
 namespace ramify {
 
 namespace {
 
 constexpr std::uint32_t table_size = 0x40000;  // planes 0 to 3; other planes are classified one code point at a time
-
-inline std::uint8_t* encode(std::uint32_t c, std::uint8_t* out) {
-    if (c < 0x80) {
-        *out++ = static_cast<std::uint8_t>(c);
-    } else if (c < 0x800) {
-        *out++ = static_cast<std::uint8_t>(0xc0 | c >> 6);
-        *out++ = static_cast<std::uint8_t>(0x80 | (c & 63));
-    } else if (c < 0x10000) {
-        *out++ = static_cast<std::uint8_t>(0xe0 | c >> 12);
-        *out++ = static_cast<std::uint8_t>(0x80 | (c >> 6 & 63));
-        *out++ = static_cast<std::uint8_t>(0x80 | (c & 63));
-    } else {
-        *out++ = static_cast<std::uint8_t>(0xf0 | c >> 18);
-        *out++ = static_cast<std::uint8_t>(0x80 | (c >> 12 & 63));
-        *out++ = static_cast<std::uint8_t>(0x80 | (c >> 6 & 63));
-        *out++ = static_cast<std::uint8_t>(0x80 | (c & 63));
-    }
-    return out;
-}
 
 // Writes code points as UTF-8 and records the start of each.
 struct CodePointWriter {
@@ -52,18 +34,39 @@ std::int64_t next_bit(const std::vector<std::uint64_t>& mask, std::int64_t begin
     return end;
 }
 
+// Blocks of scripts that are written without spaces, with their combining marks.
+bool is_unspaced(std::uint32_t c) {
+    if (c < 0xe00) return false;
+    if (c < 0x1100) return c < 0xf00 || (c >= 0x1000 && c < 0x10a0);  // Thai, Lao, Myanmar
+    return (c >= 0x1780 && c < 0x1800) || (c >= 0x3040 && c < 0x3100) || (c >= 0x31f0 && c < 0x3200) ||
+           (c >= 0x3400 && c < 0xa000) || (c >= 0xf900 && c < 0xfb00) || (c >= 0x20000 && c < 0x40000);
+}
+
+bool is_digit(std::uint32_t c) { return c >= '0' && c <= '9'; }
+
 }  // namespace
 
 UnicodeTable::UnicodeTable(Classify classify) : classify_(classify), table_(table_size) {
     for (std::uint32_t c = 0; c < table_size; ++c) table_[c] = classify(c);
 }
 
-void Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text) {
+void Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence) {
     n_grams_.clear();
     borders_.clear();
     if (text.length > 500'000'000) throw std::length_error("a single text has more than 500 million characters");
     switch (spec.unit) {
-        case TermUnit::word: return words(spec, text);
+        case TermUnit::word: {
+            std::size_t n_tokens = tokenize(spec, text);
+            if (spec.normalizes()) {
+                LanguageEvidence own;
+                if (spec.detect_language && evidence == nullptr) {
+                    collect(own, 0, n_tokens);
+                    evidence = &own;
+                }
+                n_tokens = normalize(spec, evidence, n_tokens);
+            }
+            return join_tokens(spec, n_tokens);
+        }
         case TermUnit::chars: return chars(spec, text);
         case TermUnit::chars_in_words: return chars_in_words(spec, text);
     }
@@ -76,7 +79,18 @@ void Analyzer::reserve_bytes(std::int64_t n_code_points) {
     if (bytes_.size() < needed) bytes_.resize(needed);
 }
 
-void Analyzer::words(const AnalyzerSpec& spec, const TextView& text) {
+void Analyzer::collect_evidence(const AnalyzerSpec& spec, const TextView& text, LanguageEvidence& evidence) {
+    if (text.length > 500'000'000) throw std::length_error("a single text has more than 500 million characters");
+    collect(evidence, 0, tokenize(spec, text));
+}
+
+void Analyzer::collect(LanguageEvidence& evidence, std::size_t begin, std::size_t end) const {
+    constexpr std::size_t enough = 1000;  // words
+    for (std::size_t i = begin; i < std::min(end, begin + enough); ++i)
+        evidence.add(bytes_.data() + tokens_[i].start, tokens_[i].length);
+}
+
+std::size_t Analyzer::tokenize(const AnalyzerSpec& spec, const TextView& text) {
     const UnicodeTable& unicode = *spec.unicode;
     const std::size_t n = static_cast<std::size_t>(text.length), n_masks = n / 64 + 1;
     if (lowered_.size() < n + 64) lowered_.resize(n + 64);
@@ -88,13 +102,18 @@ void Analyzer::words(const AnalyzerSpec& spec, const TextView& text) {
         const std::uint32_t c = text.at(i);
         return spec.lowercase ? unicode.lower(c) : c;
     };
+    if (spec.is_split) {
+        std::fill_n(word_.begin(), n_masks, std::uint64_t{0});
+        for (std::size_t i = 0; i < n; ++i)
+            word_[i / 64] |= std::uint64_t{text.at(static_cast<std::int64_t>(i)) != 0x1f} << (i % 64);
+    }
     bool all_ascii = true;
     for (std::size_t w = 0; w < n_masks; ++w) {
         for (std::uint64_t wide = wide_[w]; wide != 0; wide &= wide - 1) {
             all_ascii = false;
             const int bit = std::countr_zero(wide);
-            if (unicode.is_word(code_point(static_cast<std::int64_t>(w) * 64 + bit)))
-                word_[w] |= std::uint64_t{1} << bit;
+            const std::uint32_t c = code_point(static_cast<std::int64_t>(w) * 64 + bit);
+            if (unicode.is_word(c) || (spec.split_unspaced && is_unspaced(c))) word_[w] |= std::uint64_t{1} << bit;
         }
     }
 
@@ -138,7 +157,73 @@ void Analyzer::words(const AnalyzerSpec& spec, const TextView& text) {
         carry = mask >> 63;
     }
 
-    const auto n_tokens = static_cast<std::size_t>(token - tokens_.data());
+    return static_cast<std::size_t>(token - tokens_.data());
+}
+
+std::size_t Analyzer::normalize(const AnalyzerSpec& spec, const LanguageEvidence* document, std::size_t n_tokens) {
+    // Documents may change their language, as from title to abstract: neighboring words decide, then the document.
+    constexpr std::size_t segment = 24;
+    constexpr float document_weight = 0.1f;
+    Language language = spec.stemmer;
+    normalized_.clear();
+    std::size_t n_bytes = 0;
+    // Appends code points as one token, with a blank behind it. The buffer keeps term_padding readable bytes.
+    auto put = [&](const char32_t* begin, const char32_t* end) {
+        if (begin == end) return;
+        const std::size_t needed = n_bytes + static_cast<std::size_t>(end - begin) * 4 + 64;
+        if (other_bytes_.size() < needed) other_bytes_.resize(needed * 2);
+        std::uint8_t* out = other_bytes_.data() + n_bytes;
+        for (const char32_t* c = begin; c < end; ++c) out = encode(*c, out);
+        const auto length =
+            static_cast<std::uint32_t>(out - other_bytes_.data() - static_cast<std::ptrdiff_t>(n_bytes));
+        normalized_.push_back({static_cast<std::uint32_t>(n_bytes), length});
+        *out = ' ';
+        n_bytes += length + 1;
+        if (n_bytes > 0xf0000000u) throw std::length_error("the terms of a single text have more than 4 GB");
+    };
+    for (std::size_t i = 0; i < n_tokens; ++i) {
+        if (spec.detect_language && i % segment == 0) {
+            LanguageEvidence local;
+            collect(local, i, std::min(n_tokens, i + segment));
+            if (document != nullptr) local.add(*document, document_weight);
+            language = local.best(spec.stemmer);
+        }
+        const std::uint8_t* p = bytes_.data() + tokens_[i].start;
+        const std::uint8_t* const end = p + tokens_[i].length;
+        letters_.clear();
+        bool number = spec.drop_numbers, unspaced = false;
+        while (p < end) {
+            const std::uint32_t c = decode(p);
+            number = number && is_digit(c);
+            unspaced |= spec.split_unspaced && is_unspaced(c);
+            letters_.push_back(c);
+        }
+        if (number) continue;
+        if (!unspaced) {
+            stem(language, letters_);
+            put(letters_.data(), letters_.data() + letters_.size());
+            continue;
+        }
+        // Runs of one kind of script: all pairs of neighbors, or the run as a word.
+        const char32_t* const last = letters_.data() + letters_.size();
+        for (const char32_t* begin = letters_.data(); begin < last;) {
+            const bool pairs = is_unspaced(*begin);
+            const char32_t* run_end = begin + 1;
+            while (run_end < last && is_unspaced(*run_end) == pairs) ++run_end;
+            if (!pairs || run_end - begin == 1) {
+                put(begin, run_end);
+            } else {
+                for (const char32_t* c = begin; c + 1 < run_end; ++c) put(c, c + 2);
+            }
+            begin = run_end;
+        }
+    }
+    bytes_.swap(other_bytes_);
+    tokens_.swap(normalized_);
+    return tokens_.size();
+}
+
+void Analyzer::join_tokens(const AnalyzerSpec& spec, std::size_t n_tokens) {
     if (spec.max_n == 1) {
         terms_ = {tokens_.data(), n_tokens};
         return;

@@ -1,4 +1,4 @@
-// Tokenization: splits text into terms exactly as scikit-learn's analyzers do.
+// Tokenization: splits text into terms exactly as scikit-learn's analyzers do, and optionally normalizes the words.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "text/language.h"
 #include "text/vocabulary.h"
 
 namespace ramify {
@@ -50,6 +51,17 @@ struct AnalyzerSpec {
     int min_token = 2;  // shortest word, in code points
     VocabularyBuilder stop_words;
     std::shared_ptr<const UnicodeTable> unicode;
+
+    bool is_split = false;  // words are what stands between separators (U+001F), not runs of letters and digits
+
+    // Words are normalized, in this order: numbers dropped, scripts without spaces cut into pairs of characters, all
+    // other words replaced by their stems.
+    bool drop_numbers = false;  // words of digits only
+    bool split_unspaced = false;
+    bool detect_language = false;  // of each document; `stemmer` where its words do not tell
+    Language stemmer = Language::none;
+
+    bool normalizes() const { return drop_numbers || split_unspaced || detect_language || stemmer != Language::none; }
 };
 
 // Produces the terms of one text after the other. Terms are byte ranges of a buffer that is reused for the next text.
@@ -59,21 +71,28 @@ public:
         std::uint32_t start, length;
     };
 
-    void analyze(const AnalyzerSpec& spec, const TextView& text);
+    // evidence: of the whole document, where its language is detected; null: of this text alone.
+    void analyze(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence = nullptr);
+    // Adds what the words of the text say about its language.
+    void collect_evidence(const AnalyzerSpec& spec, const TextView& text, LanguageEvidence& evidence);
     std::span<const Term> terms() const { return terms_; }
     TermKey key(const Term& term) const { return {bytes_.data() + term.start, term.length}; }
 
 private:
-    void words(const AnalyzerSpec& spec, const TextView& text);
+    std::size_t tokenize(const AnalyzerSpec& spec, const TextView& text);  // the number of tokens
+    void collect(LanguageEvidence& evidence, std::size_t begin, std::size_t end) const;
+    std::size_t normalize(const AnalyzerSpec& spec, const LanguageEvidence* document, std::size_t n_tokens);
+    void join_tokens(const AnalyzerSpec& spec, std::size_t n_tokens);
     void chars(const AnalyzerSpec& spec, const TextView& text);
     void chars_in_words(const AnalyzerSpec& spec, const TextView& text);
     void reserve_bytes(std::int64_t n_code_points);
     void add_windows(std::size_t first, std::size_t last, int n);
 
-    std::vector<std::uint8_t> bytes_, lowered_;
+    std::vector<std::uint8_t> bytes_, other_bytes_, lowered_;
     std::vector<std::uint64_t> word_, wide_;
     std::vector<std::uint32_t> borders_;  // of code points
-    std::vector<Term> tokens_, n_grams_;
+    std::vector<char32_t> letters_;
+    std::vector<Term> tokens_, normalized_, n_grams_;
     std::span<const Term> terms_;  // of tokens_ or n_grams_
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <stdexcept>
 
 #include "core/parallel.h"
 
@@ -25,7 +27,7 @@ void add_counts(const auto& from, auto& to, std::size_t begin, std::size_t end) 
 }  // namespace
 
 CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool with_tf, int threads)
-    : n_docs_(corpus.n_docs), with_tf_(with_tf) {
+    : n_docs_(corpus.n_docs), with_tf_(with_tf), integral_(corpus.integral()) {
     const std::int64_t n_blocks = (corpus.n_docs + docs_per_block - 1) / docs_per_block;
     const int n_workers = worker_count(n_blocks, threads);
     blocks_.resize(static_cast<std::size_t>(n_blocks));
@@ -46,7 +48,7 @@ CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool 
         DocumentScratch& s = *lease;
         Worker& worker = workers[static_cast<std::size_t>(worker_id)];
         auto prefetch = [&](std::uint64_t hash) { vocabulary_->prefetch(hash); };
-        auto lookup = [&](const TermKey& key) { return vocabulary_->find_or_add(key, worker.ids); };
+        auto lookup = [&](const TermKey& key, float) { return vocabulary_->find_or_add(key, worker.ids); };
         s.block_counts.clear();
         for (std::int64_t doc = b * docs_per_block; doc < std::min(corpus.n_docs, (b + 1) * docs_per_block); ++doc) {
             count_document(spec, corpus, doc, s, worker.recent, prefetch, lookup);
@@ -132,7 +134,7 @@ void CorpusCounts::select(std::int64_t min_df, std::int64_t max_df, int threads)
     });
 }
 
-FrozenVocabulary CorpusCounts::freeze(const std::uint8_t* keep) {
+FrozenVocabulary CorpusCounts::freeze(const std::uint8_t* keep, bool with_subwords) {
     column_.assign(df_.size(), Slot::empty);
     FrozenVocabulary frozen;
     frozen.offsets.push_back(0);
@@ -158,9 +160,86 @@ FrozenVocabulary CorpusCounts::freeze(const std::uint8_t* keep) {
     n_columns_ = static_cast<std::uint32_t>(frozen.offsets.size() - 1);
     frozen.slots = make_slots(frozen.offsets.data(), frozen.bytes.data(), n_columns_);
     frozen.bytes.resize(n_bytes);
-    vocabulary_.reset();
+    if (!with_subwords) vocabulary_.reset();
     selected_ = {};
     return frozen;
+}
+
+Subwords CorpusCounts::add_subwords(const VocabularyView& frozen, std::int64_t min_df, int threads) {
+    if (!vocabulary_ || frozen.n_terms != n_columns_)
+        throw std::invalid_argument("subwords need the vocabulary of freeze(with_subwords=True)");
+    Subwords result;
+    result.costs.assign(n_columns_, WordSplitter::not_a_part);
+    for (std::size_t id = 0; id < column_.size(); ++id)
+        if (column_[id] != Slot::empty && df_[id] >= min_df)
+            result.costs[column_[id]] =
+                static_cast<float>(std::log(static_cast<double>(n_docs_) / static_cast<double>(df_[id])) + 1.0);
+
+    // The parts of every term, also of those that are no columns.
+    const WordSplitter splitter(frozen, result.costs.data());
+    std::vector<std::vector<std::uint32_t>> parts_of(column_.size());
+    parallel_for(SharedVocabulary::n_shards, threads, [&](std::int64_t shard, int) {
+        std::vector<std::uint8_t> padded;
+        vocabulary_->for_each(static_cast<int>(shard), [&](const SharedVocabulary::Entry& entry) {
+            padded.assign(entry.length + 2 * term_padding, 0);
+            if (entry.length > 16) {
+                std::memcpy(padded.data(), entry.bytes, entry.length);
+            } else {  // the last eight bytes overlap the first
+                std::memcpy(padded.data(), &entry.first, 8);
+                if (entry.length > 8) std::memcpy(padded.data() + entry.length - 8, &entry.last, 8);
+            }
+            splitter.split(padded.data(), entry.length, parts_of[entry.id.load(std::memory_order_relaxed)]);
+        });
+    });
+    vocabulary_.reset();
+    std::vector<std::uint32_t> id_of(n_columns_);
+    for (std::size_t id = 0; id < column_.size(); ++id)
+        if (column_[id] != Slot::empty) id_of[column_[id]] = static_cast<std::uint32_t>(id);
+    result.indptr.push_back(0);
+    for (const std::uint32_t id : id_of) {
+        for (const std::uint32_t part : parts_of[id]) result.parts.push_back(static_cast<std::int32_t>(part));
+        result.indptr.push_back(static_cast<std::int64_t>(result.parts.size()));
+    }
+
+    // The counts of each document in columns, with the parts.
+    const SubwordView subwords{result.indptr.data(), result.parts.data(), result.costs.data()};
+    const auto n_blocks = static_cast<std::int64_t>(blocks_.size());
+    std::vector<std::vector<std::int64_t>> df(static_cast<std::size_t>(worker_count(n_blocks, threads)));
+    parallel_for(n_blocks, threads, [&](std::int64_t b, int worker_id) {
+        const DocumentScratchPool::Lease lease(document_scratch);
+        DocumentScratch& s = *lease;
+        auto& worker_df = df[static_cast<std::size_t>(worker_id)];
+        worker_df.resize(n_columns_);
+        const std::unique_ptr<TermCount[]> block = std::move(blocks_[static_cast<std::size_t>(b)]);
+        const TermCount* in = block.get();
+        s.block_counts.clear();
+        s.part_counts.clear();
+        for (auto doc = static_cast<std::size_t>(b * docs_per_block);
+             doc < static_cast<std::size_t>(std::min(n_docs_, (b + 1) * docs_per_block)); ++doc) {
+            s.counter.clear();
+            s.counter.reserve_more(row_sizes_[doc]);
+            for (const TermCount* const end = in + row_sizes_[doc]; in < end; ++in) {
+                if (const std::uint32_t column = column_[in->id]; column != Slot::empty) {
+                    s.counter.add(column, in->count);
+                } else {
+                    for (const std::uint32_t part : parts_of[in->id]) s.part_counts.push_back({part, in->count});
+                }
+            }
+            s.counter.take(s.row);
+            add_parts(s, subwords, integral_);
+            for (const TermCount& c : s.row) ++worker_df[c.id];
+            s.block_counts.insert(s.block_counts.end(), s.row.begin(), s.row.end());
+            row_sizes_[doc] = static_cast<std::uint32_t>(s.row.size());
+        }
+        auto& expanded = blocks_[static_cast<std::size_t>(b)];
+        expanded = std::make_unique_for_overwrite<TermCount[]>(s.block_counts.size());
+        std::copy(s.block_counts.begin(), s.block_counts.end(), expanded.get());
+    });
+    result.df.assign(n_columns_, 0);
+    for (const auto& worker_df : df) add_counts(worker_df, result.df, 0, n_columns_);
+    column_.resize(n_columns_);
+    std::iota(column_.begin(), column_.end(), 0u);  // the counts are in columns by now
+    return result;
 }
 
 CsrRows CorpusCounts::rows(const Weighting& weighting, int threads) {

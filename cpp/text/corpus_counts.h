@@ -16,8 +16,17 @@ struct FrozenVocabulary {
     SlotTable slots;
 };
 
+// The parts of the terms of a vocabulary, and its document frequencies with them counted in.
+struct Subwords {
+    std::vector<std::int64_t> indptr;
+    std::vector<std::int32_t> parts;
+    std::vector<float> costs;
+    std::vector<std::int64_t> df;
+};
+
 // Learns the vocabulary in one pass over a corpus and keeps the counts, so that the rows need no second pass. To be
-// called in this order: constructor, select, freeze, rows. Every result is the same for any number of threads.
+// called in this order: constructor, select, freeze, optionally add_subwords, rows. Every result is the same for any
+// number of threads.
 class CorpusCounts {
 public:
     CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool with_tf, int threads);
@@ -29,8 +38,12 @@ public:
     const std::vector<std::int64_t>& document_frequency() const { return selected_df_; }
     const std::vector<double>& term_frequency() const { return selected_tf_; }  // empty unless with_tf
 
-    // The vocabulary of the selected terms with keep[i] (null: all of them). Call once.
-    FrozenVocabulary freeze(const std::uint8_t* keep);
+    // The vocabulary of the selected terms with keep[i] (null: all of them). Call once; with_subwords: before
+    // add_subwords, which needs the terms that are not selected.
+    FrozenVocabulary freeze(const std::uint8_t* keep, bool with_subwords);
+    // Counts terms as their parts, too. Parts are terms of the frozen vocabulary in at least min_df documents. Call
+    // once.
+    Subwords add_subwords(const VocabularyView& frozen, std::int64_t min_df, int threads);
     // The rows of the corpus. Call once, after freeze: it frees the counts.
     CsrRows rows(const Weighting& weighting, int threads);
 
@@ -54,7 +67,7 @@ private:
     std::vector<std::uint32_t> column_;  // (ids) column of a term, or Slot::empty
     std::uint32_t n_columns_ = 0;
     std::int64_t n_docs_ = 0;
-    bool with_tf_ = false;
+    bool with_tf_ = false, integral_ = true;
 };
 
 }  // namespace ramify

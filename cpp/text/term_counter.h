@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,11 @@ struct Corpus {
     std::int64_t n_docs = 0;
     std::int64_t n_fields = 1;
     const float* field_weights = nullptr;  // (n_fields)
+
+    // Whether counts are whole numbers, whose sums are exact.
+    bool integral() const {
+        return std::all_of(field_weights, field_weights + n_fields, [](float w) { return w == std::floor(w); });
+    }
 };
 
 struct TermCount {
@@ -84,8 +90,9 @@ private:
 // a table of many megabytes.
 class RecentTerms {
 public:
-    // For a few documents filling a large cache would not pay off.
-    explicit RecentTerms(std::int64_t n_docs) : entries_(n_docs < 256 ? 64 : 8192) {}
+    // For a few documents filling a large cache would not pay off. keep_unknown: also that a term has no id.
+    explicit RecentTerms(std::int64_t n_docs, bool keep_unknown = true)
+        : entries_(n_docs < 256 ? 64 : 8192), keep_unknown_(keep_unknown) {}
 
     struct Entry {
         std::uint64_t first = 0, last = 0;
@@ -96,8 +103,14 @@ public:
         return ((entry.first ^ key.first) | (entry.last ^ key.last) | (entry.length ^ key.length)) == 0;
     }
 
+    void keep(const TermKey& key, std::uint32_t id) {
+        if (key.length <= 16 && (keep_unknown_ || id != Slot::empty))
+            slot(key) = {key.first, key.last, static_cast<std::uint32_t>(key.length), id};
+    }
+
 private:
     std::vector<Entry> entries_;
+    bool keep_unknown_;
 };
 
 // Reused from document to document and from call to call, so that a single query allocates nothing.
@@ -106,7 +119,8 @@ struct DocumentScratch {
     DocumentCounter counter;
     std::vector<TermKey> keys;
     std::vector<std::uint32_t> ids;
-    std::vector<TermCount> row, sorting, block_counts;
+    std::vector<TermCount> row, sorting, block_counts, part_counts;
+    std::vector<std::uint32_t> parts;
     std::vector<double> values;
     std::vector<std::int32_t> block_indices;
     std::vector<float> block_data;
@@ -140,21 +154,34 @@ void count_terms(DocumentScratch& s, RecentTerms& recent, float weight, Prefetch
     for (std::size_t i = 0; i < n_ids; ++i) s.counter.add(ids[i], weight);  // while the prefetches are under way
     for (std::size_t i = 0; i < n_pending; ++i) {
         const TermKey& key = pending[i];
-        const std::uint32_t id = lookup(key);
-        if (key.length <= 16) recent.slot(key) = {key.first, key.last, static_cast<std::uint32_t>(key.length), id};
+        const std::uint32_t id = lookup(key, weight);
+        recent.keep(key, id);
         if (id != Slot::empty) s.counter.add(id, weight);
     }
 }
 
-// Counts the terms of all fields of one document into s.row. `lookup` returns the id of a term, or Slot::empty to skip
-// it.
+// The language of a document by the words of all its fields; Language::none if they do not tell.
+inline Language document_language(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc,
+                                  DocumentScratch& s) {
+    LanguageEvidence evidence;
+    for (std::int64_t f = 0; f < corpus.n_fields; ++f)
+        s.analyzer.collect_evidence(spec, corpus.texts[doc * corpus.n_fields + f], evidence);
+    return evidence.best(Language::none);
+}
+
+// Counts the terms of all fields of one document into s.row. `lookup(term, weight)` returns the id of a term, or
+// Slot::empty to skip it.
 template <class Prefetch, class Lookup>
 void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, DocumentScratch& s,
                     RecentTerms& recent, Prefetch&& prefetch, Lookup&& lookup) {
     s.counter.clear();
+    LanguageEvidence evidence;
+    const bool several = spec.detect_language && corpus.n_fields > 1;  // the fields of a document share its language
+    for (std::int64_t f = 0; several && f < corpus.n_fields; ++f)
+        s.analyzer.collect_evidence(spec, corpus.texts[doc * corpus.n_fields + f], evidence);
     for (std::int64_t f = 0; f < corpus.n_fields; ++f) {
         const TextView& text = corpus.texts[doc * corpus.n_fields + f];
-        s.analyzer.analyze(spec, text);
+        s.analyzer.analyze(spec, text, several ? &evidence : nullptr);
         count_terms(s, recent, corpus.field_weights[f], prefetch, lookup);
         if (text.length > (1 << 22)) {  // do not keep the memory of an unusually long text
             s.analyzer = {};

@@ -80,8 +80,8 @@ void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_
     }
 }
 
-CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
-                   const Corpus& corpus, int threads) {
+CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const SubwordView* subwords,
+                   const Weighting& weighting, const Corpus& corpus, int threads) {
     constexpr std::int64_t block_size = 64;
     struct Block {
         std::unique_ptr<std::int32_t[]> indices;
@@ -93,16 +93,27 @@ CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, c
     const auto n_columns = static_cast<std::uint32_t>(vocabulary.n_terms);
 
     std::vector<RecentTerms> recent(static_cast<std::size_t>(worker_count(n_blocks, threads)),
-                                    RecentTerms(corpus.n_docs));
+                                    RecentTerms(corpus.n_docs, subwords == nullptr));
+    const WordSplitter splitter(vocabulary, subwords == nullptr ? nullptr : subwords->costs);
     parallel_for(n_blocks, threads, [&](std::int64_t b, int worker_id) {
         const DocumentScratchPool::Lease lease(document_scratch);
         DocumentScratch& s = *lease;
         Block& block = blocks[static_cast<std::size_t>(b)];
         std::size_t at = 0;
         auto prefetch = [&](std::uint64_t hash) { vocabulary.prefetch(hash); };
-        auto lookup = [&](const TermKey& key) { return vocabulary.find(key); };
+        auto lookup = [&](const TermKey& key, float weight) {
+            const std::uint32_t id = vocabulary.find(key);
+            if (id == Slot::empty && subwords != nullptr) {
+                s.parts.clear();
+                splitter.split(key.bytes, key.length, s.parts);
+                for (const std::uint32_t part : s.parts) s.part_counts.push_back({part, weight});
+            }
+            return id;
+        };
+        s.part_counts.clear();
         for (std::int64_t doc = b * block_size; doc < std::min(corpus.n_docs, (b + 1) * block_size); ++doc) {
             count_document(spec, corpus, doc, s, recent[static_cast<std::size_t>(worker_id)], prefetch, lookup);
+            if (subwords != nullptr) add_parts(s, *subwords, corpus.integral());
             auto& row = s.row;
             if (s.block_indices.size() < at + row.size()) {
                 s.block_indices.resize((at + row.size()) * 2);

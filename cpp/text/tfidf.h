@@ -7,6 +7,7 @@
 
 #include "core/csr.h"
 #include "text/analyzer.h"
+#include "text/subwords.h"
 #include "text/term_counter.h"
 #include "text/vocabulary.h"
 
@@ -24,8 +25,8 @@ struct Weighting {
 void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_t n_columns, const Weighting& w,
                    std::int32_t* indices, float* data);
 
-// The rows of a corpus; terms outside the vocabulary are skipped.
-CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const Weighting& weighting,
-                   const Corpus& corpus, int threads);
+// The rows of a corpus; terms outside the vocabulary are skipped, or count as their parts, if there are subwords.
+CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const SubwordView* subwords,
+                   const Weighting& weighting, const Corpus& corpus, int threads);
 
 }  // namespace ramify

@@ -13,8 +13,22 @@ def parallel_probe(numbers: Sequence[int], busy_seconds: float, threads: int) ->
 
 class Analyzer:
     def __init__(
-        self, unit: str, min_n: int, max_n: int, lowercase: bool, min_token: int, stop_words: Sequence[str]
+        self,
+        unit: str,
+        min_n: int,
+        max_n: int,
+        lowercase: bool,
+        min_token: int,
+        stop_words: Sequence[str],
+        drop_numbers: bool,
+        split_unspaced: bool,
+        detect_language: bool,
+        stemmer: str,
     ) -> None: ...
+
+def detect_languages(texts: list[str], n_fields: int, threads: int) -> NDArray[np.uint8]: ...
+def stem_words(language: str, words: Sequence[str]) -> list[str]: ...
+def stemmer_languages() -> list[tuple[str, bool]]: ...
 
 class CorpusCounts:
     @staticmethod
@@ -25,8 +39,11 @@ class CorpusCounts:
     def document_frequency(self) -> NDArray[np.int64]: ...
     def term_frequency(self) -> NDArray[np.float64]: ...
     def freeze(
-        self, keep: NDArray[np.uint8] | None
+        self, keep: NDArray[np.uint8] | None, with_subwords: bool
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint8]]: ...
+    def add_subwords(
+        self, offsets: NDArray[np.uint64], bytes: NDArray[np.uint8], slots: NDArray[np.uint8], min_df: int, threads: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]: ...
     def rows(
         self, idf: NDArray[np.float64] | None, binary: bool, sublinear: bool, norm: str, threads: int
     ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
@@ -39,6 +56,9 @@ class Tfidf:
         bytes: NDArray[np.uint8],
         slots: NDArray[np.uint8],
         idf: NDArray[np.float64] | None,
+        part_indptr: NDArray[np.int64] | None,
+        parts: NDArray[np.int32] | None,
+        part_costs: NDArray[np.float32] | None,
         binary: bool,
         sublinear: bool,
         norm: str,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -18,12 +17,16 @@ from ramify.base.errors import DataError, ModelFormatError, NotFittedError
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS, resolve_threads
 from ramify.base.types import AnyArray, BoolArray, Csr
+from ramify.features.languages import STEMMERS, main_language
+from ramify.features.preparation import preprocess, strip_accents_ascii, strip_accents_unicode, tokenize
 from ramify.features.saved import SavedFeatures
 from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.store import Store, StoreWriter
 
 _WORD_PATTERN = re.compile(r"\(\?u\)\\b(\\w\\w\+|\\w\+|\\w\{([1-9][0-9]{0,5}),\})\\b")
 _FIELD_WEIGHTS = (1e-3, 1e6)  # range that counts in single precision resolve
+_PARTS = ("part_indptr", "parts", "part_costs")  # arrays of the subwords
+_MIN_PART_DF = 3  # documents that a term must occur in, to be a part of other words
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -31,12 +34,14 @@ class Tfidf(SavedFeatures):
     r"""Converts texts to sparse TF-IDF features.
 
     Parameters have the names, meanings and defaults of scikit-learn's `TfidfVectorizer`, and the output is the same, as
-    float32. Custom analyzers and tokenizers (Python functions) are not supported. In addition, documents may be dicts
-    of text `fields`, whose terms share one vocabulary.
+    float32. In addition, words may be stemmed (`stemmer`) and counted as their parts (`subwords`), and documents may be
+    dicts of text `fields`, whose terms share one vocabulary.
 
     >>> X = Tfidf(min_df=1).fit_transform(["red fox", "red hen"])
     >>> X.shape
     (2, 3)
+    >>> Tfidf(stemmer="german").fit(["das Haus", "die Häuser"]).get_feature_names_out().tolist()
+    ['das', 'die', 'haus']
     """
 
     kind: ClassVar[str] = "tfidf"
@@ -59,6 +64,23 @@ class Tfidf(SavedFeatures):
     use_idf: bool = param(True, "weight terms by inverse document frequency")
     smooth_idf: bool = param(True, "smooth document frequencies as if one more document contained every term")
     sublinear_tf: bool = param(False, "replace the term count tf with 1 + ln(tf)")
+    stemmer: Literal["auto", "english", "german"] | None = param(
+        None,
+        "replace words by their Snowball stems; 'auto': by the language that the words of each text tell; None: do not",
+    )
+    subwords: Literal["parts"] | None = param(
+        None,
+        "'parts': words count also as the frequent terms that they are made of, as 'steuerrecht' as 'steuer' and "
+        "'recht', known or not; None: as they are",
+    )
+    min_token_length: int | None = param(
+        None, "ignore shorter words, in place of token_pattern; None: as token_pattern says", low=1, high=999999
+    )
+    drop_numbers: bool = param(False, "ignore words of digits only")
+    preprocessor: Any = param(
+        None, "function from text to text, applied first, in place of lowercase and strip_accents (slow: Python)"
+    )
+    tokenizer: Any = param(None, "function from text to a list of words, in place of token_pattern (slow: Python)")
     fields: dict[str, float] | None = param(
         None,
         "weight of the term counts of each text field, such as {'title': 3, 'abstract': 1}; None: all fields, 1 each",
@@ -84,6 +106,15 @@ class Tfidf(SavedFeatures):
         if self.fields is not None:
             _check_fields(self.fields)
         self._min_token()
+        if self.analyzer != "word":
+            for name in ("stemmer", "subwords", "min_token_length", "tokenizer"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"Tfidf.{name} needs words: analyzer='word', not {self.analyzer!r}")
+            if self.drop_numbers:
+                raise ValueError(f"Tfidf.drop_numbers needs words: analyzer='word', not {self.analyzer!r}")
+        for name in ("preprocessor", "tokenizer"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise ValueError(f"Tfidf.{name} must be a function or None; got {getattr(self, name)!r}")
 
     # ---- fitting ----
 
@@ -110,8 +141,9 @@ class Tfidf(SavedFeatures):
         texts = self._texts(inputs, fields)
         n = len(inputs)
         weights = [1.0] if fields is None else list(fields.values())
+        language = main_language(texts, len(weights), threads) if self.stemmer == "auto" else self.stemmer
         counts = native.text.CorpusCounts.count(
-            self._make_analyzer(), texts, weights, self.max_features is not None, threads
+            self._make_analyzer(language), texts, weights, self.max_features is not None, threads
         )
         low = self.min_df if isinstance(self.min_df, int) else self.min_df * n
         high = self.max_df if isinstance(self.max_df, int) else self.max_df * n
@@ -128,7 +160,14 @@ class Tfidf(SavedFeatures):
                 "no terms: the documents are empty or contain only stop words, or min_df and max_df exclude all terms"
             )
         # Nothing below can fail: an earlier fit stays intact until here.
-        self.offsets_, self.bytes_, self.slots_ = counts.freeze(None if keep is None else keep.view(np.uint8))
+        with_subwords = self.subwords is not None
+        vocabulary = counts.freeze(None if keep is None else keep.view(np.uint8), with_subwords)
+        self.offsets_, self.bytes_, self.slots_ = vocabulary
+        self.parts_ = None
+        if with_subwords:
+            *parts, df = counts.add_subwords(*vocabulary, _MIN_PART_DF, threads)
+            self.parts_ = tuple(parts)
+        self.language_ = language
         self.idf_ = self._idf(df, n) if self.use_idf else None
         self.fields_ = fields
         self.n_documents_ = n
@@ -189,23 +228,40 @@ class Tfidf(SavedFeatures):
         texts: list[str] = inputs.data
         if fields is not None:
             texts = [document.get(name, "") for document in inputs.data for name in fields]
-        if self.strip_accents is not None:
-            strip = strip_accents_unicode if self.strip_accents == "unicode" else strip_accents_ascii
-            texts = [strip(t.lower() if self.lowercase else t) for t in texts]
-        return texts
+        if self.preprocessor is not None:
+            texts = preprocess(texts, self.preprocessor)
+        elif self.strip_accents is not None or self.tokenizer is not None:
+            texts = [t.lower() for t in texts] if self.lowercase else texts
+            if self.strip_accents is not None:
+                strip = strip_accents_unicode if self.strip_accents == "unicode" else strip_accents_ascii
+                texts = [strip(t) for t in texts]
+        return texts if self.tokenizer is None else tokenize(texts, self.tokenizer)
 
-    def _make_analyzer(self) -> native.text.Analyzer:
+    def _make_analyzer(self, language: str | None) -> native.text.Analyzer:
         words: Iterable[str] = self.stop_words or ()
         if self.stop_words == "english":
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
             words = ENGLISH_STOP_WORDS
-        lowercase = self.lowercase and self.strip_accents is None  # `_texts` lower-cases before stripping accents
-        stop_words = sorted(words) if self.analyzer == "word" else []
-        return native.text.make_analyzer(self.analyzer, self.ngram_range, lowercase, self._min_token(), stop_words)
+        in_python = self.strip_accents is not None or self.preprocessor is not None or self.tokenizer is not None
+        return native.text.make_analyzer(
+            self.analyzer if self.tokenizer is None else "token",
+            self.ngram_range,
+            self.lowercase and not in_python,  # `_texts` converts to lower case before these functions
+            self._min_token(),
+            sorted(words) if self.analyzer == "word" else [],
+            drop_numbers=self.drop_numbers,
+            split_unspaced=(self.stemmer or self.subwords) is not None and self.tokenizer is None,
+            detect_language=self.stemmer == "auto",
+            stemmer=language,
+        )
 
     def _min_token(self) -> int:
-        """Minimum word length of the token pattern."""
+        """Minimum word length."""
+        if self.min_token_length is not None:
+            return self.min_token_length
+        if self.tokenizer is not None:
+            return 1
         match = _WORD_PATTERN.fullmatch(self.token_pattern)
         if match is None:
             raise ValueError(
@@ -222,11 +278,12 @@ class Tfidf(SavedFeatures):
     def _open_native(self) -> None:
         fitted = self._as_fitted
         self._native = native.text.Tfidf(
-            fitted._make_analyzer(),
+            fitted._make_analyzer(self.language_),
             self.offsets_,
             self.bytes_,
             self.slots_,
             self.idf_,
+            *(self.parts_ or (None, None, None)),
             fitted.binary,
             fitted.sublinear_tf,
             fitted.norm or "none",
@@ -271,12 +328,25 @@ class Tfidf(SavedFeatures):
     def save_to(self, writer: StoreWriter, prefix: str = "tfidf") -> dict[str, Any]:
         """Write the fitted vectorizer to the directory of a model; returns the information for `load_from`."""
         self._fitted()
+        for name in ("preprocessor", "tokenizer"):
+            if getattr(self._as_fitted, name) is not None:
+                raise ValueError(
+                    f"Tfidf.{name} is a Python function, which cannot be saved: a model directory contains data, no "
+                    "code. Apply the function to the texts before fit and before each prediction instead."
+                )
         writer.array(f"{prefix}_offsets", self.offsets_)
         writer.array(f"{prefix}_bytes", self.bytes_)
         writer.array(f"{prefix}_slots", self.slots_)
         if self.idf_ is not None:
             writer.array(f"{prefix}_idf", self.idf_)
-        return {"params": self._as_fitted.to_dict(), "fields": self.fields_, "n_documents": self.n_documents_}
+        for name, array in zip(_PARTS, self.parts_ or (), strict=False):
+            writer.array(f"{prefix}_{name}", array)
+        return {
+            "params": self._as_fitted.to_dict(),
+            "fields": self.fields_,
+            "n_documents": self.n_documents_,
+            "language": self.language_,
+        }
 
     @classmethod
     def load_from(cls, store: Store, info: Any, prefix: str = "tfidf") -> Tfidf:
@@ -287,6 +357,9 @@ class Tfidf(SavedFeatures):
             if tfidf.fields_ is not None:
                 _check_fields(tfidf.fields_)
             tfidf.n_documents_ = int(info["n_documents"])
+            tfidf.language_ = info["language"]
+            if tfidf.language_ is not None and tfidf.language_ not in STEMMERS:
+                raise ValueError(f"no stemmer for the language {tfidf.language_!r}")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ModelFormatError(f"the manifest has no valid description of the TF-IDF: {error}") from error
         tfidf.offsets_ = store.array(f"{prefix}_offsets", np.uint64, ndim=1)
@@ -297,6 +370,10 @@ class Tfidf(SavedFeatures):
             tfidf.idf_ = store.array(f"{prefix}_idf", np.float64, ndim=1)
             if not np.isfinite(tfidf.idf_).all():
                 raise ModelFormatError("the TF-IDF weights are not all finite")
+        tfidf.parts_ = None
+        if tfidf.subwords is not None:
+            types = zip(_PARTS, (np.int64, np.int32, np.float32), strict=True)
+            tfidf.parts_ = tuple(store.array(f"{prefix}_{name}", dtype, ndim=1) for name, dtype in types)
         try:
             tfidf._open()
         except (ValueError, TypeError, OverflowError) as error:
@@ -308,15 +385,3 @@ def _check_fields(fields: dict[str, float]) -> None:
     low, high = _FIELD_WEIGHTS
     if not fields or not all(low <= weight <= high for weight in fields.values()):
         raise ValueError(f"Tfidf.fields must have a weight from {low:g} to {high:g} for each field; got {fields!r}")
-
-
-def strip_accents_unicode(text: str) -> str:
-    """Decompose characters and remove combining marks."""
-    if text.isascii():
-        return text
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-
-
-def strip_accents_ascii(text: str) -> str:
-    """Decompose characters and keep only ASCII."""
-    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode("ascii")

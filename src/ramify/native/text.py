@@ -4,25 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ramify import _core
 from ramify._core import Analyzer, CorpusCounts, Tfidf, XmcText
+from ramify.base.types import AnyArray
 
 __all__ = [
+    "LANGUAGES",
+    "STEMMERS",
     "Analyzer",
     "CorpusCounts",
     "Tfidf",
     "XmcText",
+    "detect_languages",
     "make_analyzer",
+    "stem_words",
 ]
 
 
+LANGUAGES: tuple[str, ...] = tuple(name for name, _ in _core.stemmer_languages())
+"""Names of the languages that are detected, by index; the first stands for an unknown one."""
+
+STEMMERS: tuple[str, ...] = tuple(name for name, has_stemmer in _core.stemmer_languages() if has_stemmer)
+"""Names of the languages with a stemmer."""
+
+
 def make_analyzer(
-    unit: str, ngram_range: tuple[int, int], lowercase: bool, min_token: int, stop_words: Sequence[str]
+    unit: str,
+    ngram_range: tuple[int, int],
+    lowercase: bool,
+    min_token: int,
+    stop_words: Sequence[str],
+    *,
+    drop_numbers: bool = False,
+    split_unspaced: bool = False,
+    detect_language: bool = False,
+    stemmer: str | None = None,
 ) -> Analyzer:
-    """Analyzer that splits texts into terms; unit is "word", "char" or "char_wb"."""
-    if unit not in ("word", "char", "char_wb"):
-        raise ValueError(f"unit must be word, char or char_wb; got {unit!r}")
+    """Analyzer that splits texts into terms; unit is "word", "char", "char_wb" or "token" (split by U+001F).
+
+    The rest concerns words only: drop numbers, cut scripts without spaces into pairs of characters, detect the language
+    of each document, stem words (`stemmer`: where the language is not detected, or not certain).
+    """
+    if unit not in ("word", "char", "char_wb", "token"):
+        raise ValueError(f"unit must be word, char, char_wb or token; got {unit!r}")
     low, high = ngram_range
     if not 1 <= low <= high <= 100:
         raise ValueError(f"ngram_range must be (low, high) with 1 <= low <= high <= 100; got {ngram_range!r}")
-    return _core.Analyzer(unit, low, high, lowercase, min_token, list(stop_words))
+    return _core.Analyzer(
+        unit,
+        low,
+        high,
+        lowercase,
+        min_token,
+        list(stop_words),
+        drop_numbers,
+        split_unspaced,
+        detect_language,
+        stemmer or "",
+    )
+
+
+def detect_languages(texts: list[str], n_fields: int = 1, threads: int = 1) -> AnyArray:
+    """Index in `LANGUAGES` (n,) of the language of each document of `n_fields` texts; 0 where it cannot be told."""
+    if n_fields < 1 or len(texts) % n_fields:
+        raise ValueError(f"every document needs {n_fields} texts; got {len(texts)} texts")
+    return np.asarray(_core.detect_languages(texts, n_fields, threads))
+
+
+def stem_words(language: str, words: Sequence[str]) -> list[str]:
+    """Stems of words, which must be in lower case, by the Snowball stemmer of a language."""
+    if language not in STEMMERS:
+        raise ValueError(f"there is no stemmer for {language!r}; languages: {', '.join(STEMMERS)}")
+    return _core.stem_words(language, list(words))

@@ -1,0 +1,24 @@
+// The language of a text, by its function words and by endings that are typical of a language.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "text/stemmers/stemmer.h"
+
+namespace ramify {
+
+// Sums up what the words of a text say about its language.
+class LanguageEvidence {
+public:
+    // A word in lower case, as UTF-8 with term_padding readable bytes behind it.
+    void add(const std::uint8_t* word, std::uint32_t length);
+    void add(const LanguageEvidence& other, float weight);
+    // The language with most evidence; the fallback if there is none, or as much for the fallback.
+    Language best(Language fallback) const;
+
+private:
+    std::array<float, n_languages> scores_{};
+};
+
+}  // namespace ramify

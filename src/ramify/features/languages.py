@@ -1,0 +1,44 @@
+"""The languages of texts, by function words and endings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from ramify import native
+from ramify.base.errors import DataError
+from ramify.base.threads import resolve_threads
+from ramify.io.inputs import check_inputs
+
+STEMMERS = native.text.STEMMERS
+_SAMPLE = 10_000  # documents
+
+
+def detect_languages(documents: Any, *, threads: int | None = None) -> list[str | None]:
+    """Language of each document, of any of its fields; None where its words do not tell.
+
+    Recognized are German, English, French, Spanish, Italian, Dutch and Swedish.
+
+    >>> detect_languages(["Das Haus ist nicht groß.", "This is not the house.", "42"])
+    ['german', 'english', None]
+    """
+    inputs = check_inputs(documents)
+    if len(inputs) and inputs.kind not in ("text", "fields"):
+        raise DataError("languages are those of texts; got numeric features")
+    texts, n_fields = inputs.data if len(inputs) else [], 1
+    if inputs.kind == "fields":
+        names = sorted({name for document in texts for name in document})
+        texts, n_fields = [document.get(name, "") for document in texts for name in names], max(1, len(names))
+    found = native.text.detect_languages(texts, n_fields, resolve_threads(threads))
+    return [native.text.LANGUAGES[i] if i else None for i in found]
+
+
+def main_language(texts: Sequence[str], n_fields: int, threads: int) -> str | None:
+    """Most frequent language with a stemmer of documents of `n_fields` texts each, by an even sample of them."""
+    n = len(texts) // n_fields
+    step = max(1, n // _SAMPLE)
+    sample = [text for i in range(0, n, step) for text in texts[i * n_fields : (i + 1) * n_fields]]
+    found = Counter(native.text.LANGUAGES[i] for i in native.text.detect_languages(sample, n_fields, threads))
+    best = max(STEMMERS, key=lambda name: (found[name], name))
+    return best if found[best] else None
