@@ -58,12 +58,8 @@ void Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text, const Lan
         case TermUnit::word: {
             std::size_t n_tokens = tokenize(spec, text);
             if (spec.normalizes()) {
-                LanguageEvidence own;
-                if (spec.detect_language && evidence == nullptr) {
-                    collect(own, 0, n_tokens);
-                    evidence = &own;
-                }
-                n_tokens = normalize(spec, evidence, n_tokens);
+                if (spec.detect_language) detect_languages(spec, evidence, n_tokens);
+                n_tokens = normalize(spec, n_tokens);
             }
             return join_tokens(spec, n_tokens);
         }
@@ -85,9 +81,7 @@ void Analyzer::collect_evidence(const AnalyzerSpec& spec, const TextView& text, 
 }
 
 void Analyzer::collect(LanguageEvidence& evidence, std::size_t begin, std::size_t end) const {
-    constexpr std::size_t enough = 1000;  // words
-    for (std::size_t i = begin; i < std::min(end, begin + enough); ++i)
-        evidence.add(bytes_.data() + tokens_[i].start, tokens_[i].length);
+    for (std::size_t i = begin; i < end; ++i) evidence.add(key(tokens_[i]));
 }
 
 std::size_t Analyzer::tokenize(const AnalyzerSpec& spec, const TextView& text) {
@@ -160,67 +154,98 @@ std::size_t Analyzer::tokenize(const AnalyzerSpec& spec, const TextView& text) {
     return static_cast<std::size_t>(token - tokens_.data());
 }
 
-std::size_t Analyzer::normalize(const AnalyzerSpec& spec, const LanguageEvidence* document, std::size_t n_tokens) {
-    // Documents may change their language, as from title to abstract: neighboring words decide, then the document.
-    constexpr std::size_t segment = 24;
+// Documents may change their language, as from title to abstract: neighboring words decide, then the document.
+void Analyzer::detect_languages(const AnalyzerSpec& spec, const LanguageEvidence* document, std::size_t n_tokens) {
     constexpr float document_weight = 0.1f;
-    Language language = spec.stemmer;
+    std::vector<LanguageEvidence> local(n_tokens / segment + 1);
+    LanguageEvidence all;
+    for (std::size_t i = 0; i < local.size(); ++i) {
+        collect(local[i], i * segment, std::min(n_tokens, (i + 1) * segment));
+        if (document == nullptr) all.add(local[i], 1.0f);
+    }
+    languages_.clear();
+    for (LanguageEvidence& evidence : local) {
+        evidence.add(document == nullptr ? all : *document, document_weight);
+        languages_.push_back(evidence.best(spec.stemmer));
+    }
+}
+
+// Appends code points as one token, with a blank behind it. The buffer keeps term_padding readable bytes.
+void Analyzer::put_normalized(const char32_t* begin, const char32_t* end) {
+    if (begin == end) return;
+    const std::size_t needed = n_other_ + static_cast<std::size_t>(end - begin) * 4 + 64;
+    if (other_bytes_.size() < needed) other_bytes_.resize(needed * 2);
+    std::uint8_t* const start = other_bytes_.data() + n_other_;
+    std::uint8_t* out = start;
+    for (const char32_t* c = begin; c < end; ++c) out = encode(*c, out);
+    *out = ' ';
+    normalized_.push_back({static_cast<std::uint32_t>(n_other_), static_cast<std::uint32_t>(out - start)});
+    n_other_ += static_cast<std::size_t>(out - start) + 1;
+    if (n_other_ > 0xf0000000u) throw std::length_error("the terms of a single text have more than 4 GB");
+}
+
+std::size_t Analyzer::normalize(const AnalyzerSpec& spec, std::size_t n_tokens) {
     normalized_.clear();
-    std::size_t n_bytes = 0;
-    // Appends code points as one token, with a blank behind it. The buffer keeps term_padding readable bytes.
-    auto put = [&](const char32_t* begin, const char32_t* end) {
-        if (begin == end) return;
-        const std::size_t needed = n_bytes + static_cast<std::size_t>(end - begin) * 4 + 64;
-        if (other_bytes_.size() < needed) other_bytes_.resize(needed * 2);
-        std::uint8_t* out = other_bytes_.data() + n_bytes;
-        for (const char32_t* c = begin; c < end; ++c) out = encode(*c, out);
-        const auto length =
-            static_cast<std::uint32_t>(out - other_bytes_.data() - static_cast<std::ptrdiff_t>(n_bytes));
-        normalized_.push_back({static_cast<std::uint32_t>(n_bytes), length});
-        *out = ' ';
-        n_bytes += length + 1;
-        if (n_bytes > 0xf0000000u) throw std::length_error("the terms of a single text have more than 4 GB");
-    };
+    n_other_ = 0;
+    if (stems_.empty()) stems_.resize(1 << 12);
     for (std::size_t i = 0; i < n_tokens; ++i) {
-        if (spec.detect_language && i % segment == 0) {
-            LanguageEvidence local;
-            collect(local, i, std::min(n_tokens, i + segment));
-            if (document != nullptr) local.add(*document, document_weight);
-            language = local.best(spec.stemmer);
-        }
-        const std::uint8_t* p = bytes_.data() + tokens_[i].start;
-        const std::uint8_t* const end = p + tokens_[i].length;
-        letters_.clear();
-        bool number = spec.drop_numbers, unspaced = false;
-        while (p < end) {
-            const std::uint32_t c = decode(p);
-            number = number && is_digit(c);
-            unspaced |= spec.split_unspaced && is_unspaced(c);
-            letters_.push_back(c);
-        }
-        if (number) continue;
-        if (!unspaced) {
-            stem(language, letters_);
-            put(letters_.data(), letters_.data() + letters_.size());
+        const Language language = spec.detect_language ? languages_[i / segment] : spec.stemmer;
+        const TermKey word = key(tokens_[i]);
+        CachedStem& cached = stems_[(word.hash ^ static_cast<std::size_t>(language)) & (stems_.size() - 1)];
+        if (cached.is_of(word, language)) {
+            if (other_bytes_.size() < n_other_ + 64) other_bytes_.resize((n_other_ + 64) * 2);
+            std::uint8_t* const out = other_bytes_.data() + n_other_;
+            std::memcpy(out, cached.stem.data(), cached.stem.size());
+            out[cached.stem_length] = ' ';
+            normalized_.push_back({static_cast<std::uint32_t>(n_other_), cached.stem_length});
+            n_other_ += cached.stem_length + 1u;
             continue;
         }
-        // Runs of one kind of script: all pairs of neighbors, or the run as a word.
-        const char32_t* const last = letters_.data() + letters_.size();
-        for (const char32_t* begin = letters_.data(); begin < last;) {
-            const bool pairs = is_unspaced(*begin);
-            const char32_t* run_end = begin + 1;
-            while (run_end < last && is_unspaced(*run_end) == pairs) ++run_end;
-            if (!pairs || run_end - begin == 1) {
-                put(begin, run_end);
-            } else {
-                for (const char32_t* c = begin; c + 1 < run_end; ++c) put(c, c + 2);
-            }
-            begin = run_end;
+        bool number = true, unspaced = false;
+        letters_.clear();
+        for (const std::uint8_t *p = word.bytes, *const end = p + word.length; p < end;) {
+            const std::uint32_t c = decode(p);
+            number &= is_digit(c);
+            unspaced |= is_unspaced(c);
+            letters_.push_back(c);
+        }
+        if (number && spec.drop_numbers) continue;
+        if (unspaced && spec.split_unspaced) {
+            put_pairs();
+            continue;
+        }
+        stem(language, letters_);
+        put_normalized(letters_.data(), letters_.data() + letters_.size());
+        const std::uint32_t length = letters_.empty() ? 0 : normalized_.back().length;
+        if (!number && !unspaced && word.length <= 16 && length > 0 && length <= 16) {
+            cached = {word.first,
+                      word.last,
+                      static_cast<std::uint8_t>(word.length),
+                      language,
+                      static_cast<std::uint8_t>(length),
+                      {}};
+            std::memcpy(cached.stem.data(), other_bytes_.data() + normalized_.back().start, length);
         }
     }
     bytes_.swap(other_bytes_);
     tokens_.swap(normalized_);
     return tokens_.size();
+}
+
+// letters_ as runs of one kind of script: all pairs of neighbors, or the run as a word.
+void Analyzer::put_pairs() {
+    const char32_t* const last = letters_.data() + letters_.size();
+    for (const char32_t* begin = letters_.data(); begin < last;) {
+        const bool pairs = is_unspaced(*begin);
+        const char32_t* end = begin + 1;
+        while (end < last && is_unspaced(*end) == pairs) ++end;
+        if (!pairs || end - begin == 1) {
+            put_normalized(begin, end);
+        } else {
+            for (const char32_t* c = begin; c + 1 < end; ++c) put_normalized(c, c + 2);
+        }
+        begin = end;
+    }
 }
 
 void Analyzer::join_tokens(const AnalyzerSpec& spec, std::size_t n_tokens) {

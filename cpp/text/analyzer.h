@@ -1,6 +1,7 @@
 // Tokenization: splits text into terms exactly as scikit-learn's analyzers do, and optionally normalizes the words.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -79,9 +80,27 @@ public:
     TermKey key(const Term& term) const { return {bytes_.data() + term.start, term.length}; }
 
 private:
+    static constexpr std::size_t segment = 24;  // words that share a language
+
+    // The stem of a word of up to sixteen bytes. Most words are frequent ones: few are stemmed twice.
+    struct CachedStem {
+        std::uint64_t first = 0, last = 0;  // as in TermKey
+        std::uint8_t length = 0;
+        Language language = Language::none;
+        std::uint8_t stem_length = 0;
+        std::array<std::uint8_t, 16> stem{};
+
+        bool is_of(const TermKey& word, Language in) const {
+            return first == word.first && last == word.last && length == word.length && language == in;
+        }
+    };
+
     std::size_t tokenize(const AnalyzerSpec& spec, const TextView& text);  // the number of tokens
     void collect(LanguageEvidence& evidence, std::size_t begin, std::size_t end) const;
-    std::size_t normalize(const AnalyzerSpec& spec, const LanguageEvidence* document, std::size_t n_tokens);
+    void detect_languages(const AnalyzerSpec& spec, const LanguageEvidence* document, std::size_t n_tokens);
+    std::size_t normalize(const AnalyzerSpec& spec, std::size_t n_tokens);  // the new number of tokens
+    void put_normalized(const char32_t* begin, const char32_t* end);
+    void put_pairs();
     void join_tokens(const AnalyzerSpec& spec, std::size_t n_tokens);
     void chars(const AnalyzerSpec& spec, const TextView& text);
     void chars_in_words(const AnalyzerSpec& spec, const TextView& text);
@@ -92,6 +111,9 @@ private:
     std::vector<std::uint64_t> word_, wide_;
     std::vector<std::uint32_t> borders_;  // of code points
     std::vector<char32_t> letters_;
+    std::vector<Language> languages_;  // of each segment
+    std::vector<CachedStem> stems_;
+    std::size_t n_other_ = 0;  // bytes in use of other_bytes_
     std::vector<Term> tokens_, normalized_, n_grams_;
     std::span<const Term> terms_;  // of tokens_ or n_grams_
 };

@@ -82,9 +82,9 @@ public:
         }
     }
 
-    const std::array<float, n_languages>* find(const std::uint8_t* word, std::uint32_t length) const {
-        if (length > 8) return nullptr;
-        const std::uint32_t id = words_.view().find({word, length});
+    const std::array<float, n_languages>* find(const TermKey& word) const {
+        if (word.length > 9) return nullptr;  // "zwischen", "también"
+        const std::uint32_t id = words_.view().find(word);
         return id == Slot::empty ? nullptr : &weights_[id];
     }
 
@@ -101,20 +101,31 @@ private:
     std::vector<std::array<float, n_languages>> weights_;
 };
 
+class EndingTable {
+public:
+    EndingTable() {
+        for (const Ending& e : endings) by_last_byte_[static_cast<std::uint8_t>(e.bytes.back())].push_back(&e);
+    }
+    const std::vector<const Ending*>& with_last_byte(std::uint8_t byte) const { return by_last_byte_[byte]; }
+
+private:
+    std::array<std::vector<const Ending*>, 256> by_last_byte_;
+};
+
 }  // namespace
 
-void LanguageEvidence::add(const std::uint8_t* word, std::uint32_t length) {
+void LanguageEvidence::add(const TermKey& word) {
     static const FunctionWordTable table;
-    if (const auto* weights = table.find(word, length); weights != nullptr) {
+    static const EndingTable ending_table;
+    if (const auto* weights = table.find(word); weights != nullptr) {
         for (std::size_t i = 0; i < scores_.size(); ++i) scores_[i] += (*weights)[i];
         return;
     }
-    if (length < 5) return;
-    const std::string_view bytes(reinterpret_cast<const char*>(word), length);
-    for (const Ending& e : endings)
-        if (bytes.ends_with(e.bytes)) scores_[static_cast<std::size_t>(e.language)] += e.weight;
-    for (std::size_t i = 0; i + 1 < bytes.size(); ++i) {
-        if (bytes[i] != '\xc3') continue;
+    if (word.length < 5) return;
+    const std::string_view bytes(reinterpret_cast<const char*>(word.bytes), word.length);
+    for (const Ending* e : ending_table.with_last_byte(word.bytes[word.length - 1]))
+        if (bytes.ends_with(e->bytes)) scores_[static_cast<std::size_t>(e->language)] += e->weight;
+    for (std::size_t i = bytes.find('\xc3'); i < bytes.size() - 1; i = bytes.find('\xc3', i + 2)) {
         const char c = bytes[i + 1];  // ä, ö, ü, ß
         if (c == '\xa4' || c == '\xb6' || c == '\xbc' || c == '\x9f') {
             scores_[static_cast<std::size_t>(Language::german)] += 0.5f;

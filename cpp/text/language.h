@@ -5,14 +5,15 @@
 #include <cstdint>
 
 #include "text/stemmers/stemmer.h"
+#include "text/vocabulary.h"
 
 namespace ramify {
 
 // Sums up what the words of a text say about its language.
 class LanguageEvidence {
 public:
-    // A word in lower case, as UTF-8 with term_padding readable bytes behind it.
-    void add(const std::uint8_t* word, std::uint32_t length);
+    // A word in lower case.
+    void add(const TermKey& word);
     void add(const LanguageEvidence& other, float weight);
     // The language with most evidence; the fallback if there is none, or as much for the fallback.
     Language best(Language fallback) const;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from scipy import sparse
 
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
+from ramify.base.sparse import csr_from_parts
 from ramify.base.types import AnyArray, Csr
 from ramify.features.saved import SavedFeatures
 from ramify.features.tfidf import Tfidf
@@ -56,8 +58,16 @@ class Concat(SavedFeatures):
 
     def _concat(self, blocks: list[Csr]) -> Csr:
         for block, weight in zip(blocks, self.weights or (), strict=False):
-            block.data *= weight
-        return sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
+            if weight != 1.0:
+                block.data *= np.float32(weight)
+        if blocks[0].shape[0] != 1:
+            return sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
+        # The common query: hstack would cost more than the features.
+        first = itertools.accumulate((block.shape[1] for block in blocks), initial=0)
+        indices = np.concatenate([block.indices + column for block, column in zip(blocks, first, strict=False)])
+        data = np.concatenate([block.data for block in blocks])
+        indptr = np.array([0, len(data)], blocks[0].indptr.dtype)
+        return csr_from_parts(data, indices.astype(np.int32, copy=False), indptr, (1, self.n_features))
 
     @property
     def n_features(self) -> int:

@@ -163,10 +163,10 @@ class Tfidf(SavedFeatures):
         with_subwords = self.subwords is not None
         vocabulary = counts.freeze(None if keep is None else keep.view(np.uint8), with_subwords)
         self.offsets_, self.bytes_, self.slots_ = vocabulary
-        self.parts_ = None
+        self.parts_: tuple[AnyArray, AnyArray, AnyArray] | None = None
         if with_subwords:
-            *parts, df = counts.add_subwords(*vocabulary, _MIN_PART_DF, threads)
-            self.parts_ = tuple(parts)
+            indptr, parts, costs, df = counts.add_subwords(*vocabulary, _MIN_PART_DF, threads)
+            self.parts_ = (indptr, parts, costs)
         self.language_ = language
         self.idf_ = self._idf(df, n) if self.use_idf else None
         self.fields_ = fields
@@ -277,13 +277,16 @@ class Tfidf(SavedFeatures):
 
     def _open_native(self) -> None:
         fitted = self._as_fitted
+        part_indptr, parts, part_costs = self.parts_ or (None, None, None)
         self._native = native.text.Tfidf(
             fitted._make_analyzer(self.language_),
             self.offsets_,
             self.bytes_,
             self.slots_,
             self.idf_,
-            *(self.parts_ or (None, None, None)),
+            part_indptr,
+            parts,
+            part_costs,
             fitted.binary,
             fitted.sublinear_tf,
             fitted.norm or "none",
@@ -357,7 +360,7 @@ class Tfidf(SavedFeatures):
             if tfidf.fields_ is not None:
                 _check_fields(tfidf.fields_)
             tfidf.n_documents_ = int(info["n_documents"])
-            tfidf.language_ = info["language"]
+            tfidf.language_ = info.get("language")
             if tfidf.language_ is not None and tfidf.language_ not in STEMMERS:
                 raise ValueError(f"no stemmer for the language {tfidf.language_!r}")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -372,8 +375,12 @@ class Tfidf(SavedFeatures):
                 raise ModelFormatError("the TF-IDF weights are not all finite")
         tfidf.parts_ = None
         if tfidf.subwords is not None:
-            types = zip(_PARTS, (np.int64, np.int32, np.float32), strict=True)
-            tfidf.parts_ = tuple(store.array(f"{prefix}_{name}", dtype, ndim=1) for name, dtype in types)
+            indptr, parts, costs = (f"{prefix}_{name}" for name in _PARTS)
+            tfidf.parts_ = (
+                store.array(indptr, np.int64, ndim=1),
+                store.array(parts, np.int32, ndim=1),
+                store.array(costs, np.float32, ndim=1),
+            )
         try:
             tfidf._open()
         except (ValueError, TypeError, OverflowError) as error:
