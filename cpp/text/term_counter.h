@@ -21,7 +21,7 @@ struct Corpus {
     std::int64_t n_fields = 1;
     const float* field_weights = nullptr;  // (n_fields)
 
-    // Whether counts are whole numbers, whose sums are exact.
+    // Whether counts are integers, whose sums are exact.
     bool integral() const {
         return std::all_of(field_weights, field_weights + n_fields, [](float w) { return w == std::floor(w); });
     }

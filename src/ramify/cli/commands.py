@@ -13,6 +13,7 @@ from ramify.base.ranking import Ranking
 from ramify.cli.options import configured_model, load_model, read_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
+from ramify.features.defaults import suggest
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
 from ramify.io.formats import write
@@ -218,13 +219,18 @@ def data_stats(args: argparse.Namespace) -> None:
     results = {}
     for name in args.files:
         data = read_data(name, args)
-        results[name] = data.stats(train_set)
+        suggestion = suggest(data.texts) if data.texts else None
+        results[name] = (data.stats(train_set), suggestion)
         train_set = train_set or data
     if args.json:
-        print(json.dumps({name: stats.to_dict() for name, stats in results.items()}))
+        languages = {name: None if s is None else s.languages for name, (_, s) in results.items()}
+        print(json.dumps({n: {**stats.to_dict(), "languages": languages[n]} for n, (stats, _) in results.items()}))
         return
-    for name, stats in results.items():
-        print_table([list(row) for row in stats.rows()], title=name, header=False)
+    for name, (stats, suggestion) in results.items():
+        rows = [list(row) for row in stats.rows()]
+        if suggestion is not None:
+            rows.append(["languages and features of linear models", suggestion.reason])
+        print_table(rows, title=name, header=False)
 
 
 def data_convert(args: argparse.Namespace) -> None:

@@ -44,13 +44,17 @@ class Concat(SavedFeatures):
 
     def fit(self, documents: Any, y: Any = None) -> Concat:
         """Fit all parts."""
-        for part in self.parts:
-            part.fit(documents)
+        self.fit_transform(documents)
         return self
 
     def fit_transform(self, documents: Any, y: Any = None) -> Csr:
-        """Fit all parts and return the concatenated features (n × Σd)."""
-        return self._concat([part.fit_transform(documents) for part in self.parts])
+        """Fit all parts and return the concatenated features (n × Σd). A part without terms has no columns."""
+        last = len(self.parts) - 1
+        blocks: list[Csr] = []
+        for i, part in enumerate(self.parts):
+            found = any(block.shape[1] for block in blocks)
+            blocks.append(part.fit_transform_some(documents, needs_terms=i == last and not found))
+        return self._concat(blocks)
 
     def transform(self, documents: Any) -> Csr:
         """Concatenated features (n × Σd) of documents."""

@@ -125,13 +125,17 @@ class Tfidf(SavedFeatures):
 
     def fit_transform(self, documents: Any, y: Any = None) -> Csr:
         """Fit and return the features (n × d) of the documents; the texts are analyzed once."""
-        counts = self._fit(documents)
+        return self.fit_transform_some(documents, needs_terms=True)
+
+    def fit_transform_some(self, documents: Any, *, needs_terms: bool) -> Csr:
+        """`fit_transform`; unless `needs_terms`, no terms at all are no columns instead of an error."""
+        counts = self._fit(documents, needs_terms)
         rows = counts.rows(
             self.idf_, self.binary, self.sublinear_tf, self.norm or "none", resolve_threads(self.threads)
         )
         return self._matrix(rows)
 
-    def _fit(self, documents: Any) -> native.text.CorpusCounts:
+    def _fit(self, documents: Any, needs_terms: bool = True) -> native.text.CorpusCounts:
         self.check_params()
         threads = resolve_threads(self.threads)
         inputs = check_inputs(documents)
@@ -155,7 +159,7 @@ class Tfidf(SavedFeatures):
         if self.max_features is not None and len(df) > self.max_features:
             keep = self._most_frequent(df if self.binary else counts.term_frequency())
             df = df[keep]
-        if len(df) == 0:
+        if len(df) == 0 and needs_terms:
             raise ValueError(
                 "no terms: the documents are empty or contain only stop words, or min_df and max_df exclude all terms"
             )

@@ -11,6 +11,7 @@ from ramify.base.config import param
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
 from ramify.features.concat import Concat
+from ramify.features.defaults import word_features
 from ramify.features.tfidf import Tfidf
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
@@ -21,9 +22,7 @@ from ramify.models.base import Model
 class FeatureModel(Model):
     """Base of models that are trained on features; `features_` extracts them from texts and fields."""
 
-    features: Tfidf | Concat = param(
-        factory=lambda: Tfidf(sublinear_tf=True), doc="feature extraction from texts; not used for matrices"
-    )
+    features: Tfidf | Concat = param(factory=word_features, doc="feature extraction from texts; not used for matrices")
 
     def _fit_features(self, inputs: Inputs) -> Mixed:
         self.__dict__.pop("features_", None)

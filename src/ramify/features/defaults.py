@@ -1,0 +1,58 @@
+"""What models make of raw texts unless told otherwise, and the reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from ramify.features.concat import Concat
+from ramify.features.languages import STEMMERS, detect_languages
+from ramify.features.tfidf import Tfidf
+from ramify.io.inputs import check_inputs
+
+_SAMPLE = 10_000  # documents
+
+
+def word_features() -> Tfidf:
+    """TF-IDF of words: the default of models that learn an embedding of the features."""
+    return Tfidf(sublinear_tf=True)
+
+
+def text_features() -> Concat:
+    """TF-IDF of words beside that of stems and parts of words: the default of linear models.
+
+    Stems of a single document are left out: the words beside them say the same. The weights were chosen on validation
+    sets of four data sets (benchmarks/EXPERIMENTS.md).
+    """
+    stems = Tfidf(sublinear_tf=True, stemmer="auto", subwords="parts", min_df=2)
+    return Concat(parts=(word_features(), stems), weights=(0.75, 1.0))
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Features for texts, with the reason and the fraction of documents in each language."""
+
+    features: Concat
+    reason: str
+    languages: dict[str, float]
+
+
+def suggest(texts: Any, *, threads: int | None = None) -> Suggestion:
+    """Features that suit the languages of texts, or of dicts of text fields, and why.
+
+    >>> print(suggest(["Das Steuerrecht ist nicht einfach.", "Die Steuern und das Recht."]).reason)
+    german 100 %: words, their stems, and the words that they are made of
+    """
+    documents = check_inputs(texts).data
+    sample = documents[:: max(1, len(documents) // _SAMPLE)]
+    found = Counter(name or "unknown" for name in detect_languages(sample, threads=threads))
+    languages = {name: count / len(sample) for name, count in found.most_common()}
+    stems = "their stems, " if any(name in STEMMERS for name in languages) else ""
+    reason = f"{format_languages(languages)}: words, {stems}and the words that they are made of"
+    return Suggestion(text_features(), reason, languages)
+
+
+def format_languages(languages: dict[str, float]) -> str:
+    """Languages with the percentage of documents in each."""
+    return ", ".join(f"{name} {100 * fraction:.0f} %" for name, fraction in languages.items()) or "no texts"
