@@ -153,8 +153,11 @@ def test_data_commands(tmp_path, train_file, capsys):
     assert main(["data", "stats", str(train_file), str(train_file)]) == 0
     shown = capsys.readouterr().out
     assert "samples that also occur in train" in shown
+    assert "features of linear models" in shown
     assert main(["data", "stats", str(train_file), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[str(train_file)]["samples"] == 3
+    stats = json.loads(capsys.readouterr().out)[str(train_file)]
+    assert stats["samples"] == 3
+    assert sum(stats["languages"].values()) == pytest.approx(1)
     assert main(["data", "convert", str(train_file), str(tmp_path / "b.jsonl.xz")]) == 0
     assert ramify.read(tmp_path / "b.jsonl.xz").labels() == ramify.read(train_file).labels()
     train_file.write_text(train_file.read_text() + "broken\n")
