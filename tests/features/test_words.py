@@ -374,6 +374,7 @@ def test_default_features_of_linear_models(tmp_path):
 def test_a_part_without_terms_has_no_columns():
     features = Concat(parts=(Tfidf(), Tfidf(min_df=2)))
     assert features.fit_transform(["red fox", "grey whale"]).shape == (2, 4)
+    assert features.fit_transform(["red fox"]).shape == (1, 2)
     with pytest.raises(ValueError, match="no terms"):
         Concat(parts=(Tfidf(min_df=2), Tfidf(min_df=2))).fit(["red fox", "grey whale"])
 

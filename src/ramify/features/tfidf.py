@@ -151,7 +151,7 @@ class Tfidf(SavedFeatures):
         )
         low = self.min_df if isinstance(self.min_df, int) else self.min_df * n
         high = self.max_df if isinstance(self.max_df, int) else self.max_df * n
-        if high < low:
+        if high < low and needs_terms:
             raise ValueError(f"max_df={self.max_df!r} corresponds to fewer documents than min_df={self.min_df!r}")
         counts.select(math.ceil(low), math.floor(high), threads)
         df = counts.document_frequency()
