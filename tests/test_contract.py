@@ -394,7 +394,7 @@ def test_bad_queries(make, X, message):
 
 def test_wrong_number_of_features(make):
     model = make().fit(tfidf(), LABELS)
-    with pytest.raises(ramify.DataError, match="X has 3 features, but .* is expecting 11 features as input"):
+    with pytest.raises(ramify.DataError, match=r"X has 3 features, but .* is expecting 11 features as input"):
         model.predict_topk(np.ones((1, 3)))
     dense = tfidf().toarray()
     assert same(model.predict_topk(dense, 2), model.predict_topk(tfidf(), 2))

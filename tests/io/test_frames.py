@@ -75,7 +75,7 @@ def test_columns_of_lists(column, labels, tmp_path):
     expected, names = encode_labels(labels)
     assert list(vocabulary) == list(names)
     assert {type(label) for label in vocabulary} <= {str, int}
-    assert (Y != expected).nnz == 0
+    assert (expected != Y).nnz == 0
     model = ramify.Popular().fit(TEXTS, column(labels))
     model.save(tmp_path / "m")  # integer labels of Arrow could not be saved
     assert list(ramify.load(tmp_path / "m").labels_) == list(names)

@@ -41,9 +41,9 @@ def test_validation_size(data, monkeypatch):
     n_trained = []
     fit = ramify.Popular._fit
 
-    def record(self, checked):
+    def record(self, checked, *options):
         n_trained.append(len(checked.inputs))
-        fit(self, checked)
+        fit(self, checked, *options)
 
     monkeypatch.setattr(ramify.Popular, "_fit", record)
     for size in (25, 10_000):

@@ -63,7 +63,7 @@ def predict_batches(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
     """Yield the rankings of all samples in batches, with a progress bar."""
     inputs = data.inputs if data.texts is None else _documents(model, data.texts)
     size = _batch_size(k)
-    with progress("predicting", len(data)) as advance:
+    with progress("predicting", len(data), unit="samples") as advance:
         for start in range(0, max(1, len(data)), size):
             ranking = model.predict_topk(inputs[start : start + size], k)
             yield ranking

@@ -122,7 +122,7 @@ def read(
         return Dataset(labels, names, X=features, n_skipped=bad.n_skipped, skipped=tuple(bad.skipped), name=name)
     options = RecordOptions(tuple(fields) if fields else None, label_sep, encoding)
     records = []
-    with progress(f"reading {name}", None, verbose) as advance:
+    with progress(f"reading {name}", None, verbose, "records") as advance:
         for record in RECORD_READERS[found](path, options, bad):
             records.append(record)
             advance(1)

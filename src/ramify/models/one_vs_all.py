@@ -56,7 +56,7 @@ class OneVsAll(LinearModel):
     def _fit(self, data: TrainingData, relevance: Csr | None = None, sample_weight: AnyArray | None = None) -> None:
         X, n_labels = self._fit_features(data.inputs), data.Y.shape[1]
         tree = LabelTree.flat(n_labels)
-        with progress("training", n_labels, self.verbose) as advance:
+        with progress("training", n_labels, self.verbose, "labels") as advance:
             W = fit_ovr(
                 X,
                 data.Y,

@@ -236,7 +236,8 @@ class XRLinear(TrainedTreeModel, LinearModel):
         levels: list[PackedLevel] = []  # as the model keeps them
         mining_levels: list[PackedLevel] = []  # as they propose negatives
         title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
-        with progress(title, sum(tree.widths), self.verbose) as advance:
+        weights = _progress_weights(tree, nodes)
+        with progress(title, sum(tree.widths), self.verbose, "nodes") as advance:
             for t, children in enumerate(tree.levels):
                 M = pool = None
                 if t > 0:
@@ -253,7 +254,7 @@ class XRLinear(TrainedTreeModel, LinearModel):
                     sample_weight=options.sample_weight,
                     seed=self.seed + index,
                     threads=self.threads,
-                    progress=steps(advance),
+                    progress=steps(advance, weights[t]),
                 )
                 extra = mining.extra_margins(nodes[t], pool, children, are_labels=are_labels)
                 pack = partial(PackedLevel.pack, children=children, n_sparse=n_sparse, bias=self.linear.bias,
@@ -320,6 +321,16 @@ class XRLinear(TrainedTreeModel, LinearModel):
         size = np.where((np.diff(R.indptr) > 0) & (size > 0), size, 1.0)
         scaled = R.data / np.repeat(size, np.diff(R.indptr))
         return csr_from_parts(scaled.astype(np.float32), R.indices, R.indptr, R.shape)
+
+
+def _progress_weights(tree: LabelTree, nodes: list[Csr]) -> list[float]:
+    """How much of the training a node of each level is, 1 on average: a node near the root sees far more samples."""
+    costs = []
+    for t, children in enumerate(tree.levels):
+        n_samples = np.bincount(nodes[t - 1].indices, minlength=len(children) - 1) if t else [nodes[0].shape[0]]
+        costs.append(float(np.dot(n_samples, np.diff(children))))
+    scale = sum(tree.widths) / max(sum(costs), 1.0)
+    return [scale * cost / width for cost, width in zip(costs, tree.widths, strict=True)]
 
 
 _MINING_THRESHOLD = 0.1
