@@ -277,6 +277,11 @@ def _config_types(hint: Any) -> list[type[Config]]:
     return [o for o in _options(hint) if isinstance(o, type) and issubclass(o, Config)]
 
 
+def component_types(cls: type[Config], name: str) -> list[type[Config]]:
+    """Types that a component may have."""
+    return _config_types(_hints(cls)[name])
+
+
 def _fits(value: Any, hint: Any) -> bool:
     if hint is Any:
         return True

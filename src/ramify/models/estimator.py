@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ramify.base.errors import DataError
 from ramify.base.estimators import MetadataRouting, classifier_tags
+from ramify.base.html import html_table
 from ramify.base.types import Csr
 from ramify.io.labels import align_labels
 from ramify.io.packed import pack, unpacked
@@ -49,6 +51,19 @@ class Estimator(MetadataRouting):
 
     def __sklearn_tags__(self) -> Any:
         return classifier_tags()
+
+    def _repr_html_(self: Any) -> str:
+        """Show the model in a notebook: its parameters, and what it was fitted on."""
+        defaults = {info.path: info.default for info in type(self).describe()}
+        rows = [["parameter", "value", "meaning"]]
+        for info in type(self).describe(defaults=self):
+            is_default = info.path in defaults and defaults[info.path] == info.default
+            rows.append([f"{info.path}{'' if is_default else ' *'}", repr(info.default), info.doc])
+        caption, notes = f"{type(self).__name__}, not fitted", ["* differs from the default"]
+        if self.__sklearn_is_fitted__():
+            n_samples = self.label_counts_.n_samples
+            caption = f"{type(self).__name__}: {self.n_labels:,} labels, fitted on {n_samples:,} samples"
+        return f"<details><summary>{escape(repr(self))}</summary>{html_table(rows, caption, notes)}</details>"
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
         """Pickle the directory that `save` writes, so that a model can be copied to the workers of joblib."""
