@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree
+import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_notebooks(ranking):
     model.fit(TEXTS, LABELS)
     shown += [model._repr_html_(), ramify.evaluate(model.predict_topk(TEXTS), LABELS)._repr_html_()]
     for html in shown:
-        xml.etree.ElementTree.fromstring(f"<div>{html}</div>")  # well-formed: everything is escaped
+        ET.fromstring(f"<div>{html}</div>")  # well-formed: everything is escaped
     assert "&lt;c&gt; (0.75)" in shown[0]
     assert "beam_size *" in shown[1]
     assert "not fitted" in shown[1]
