@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,6 +29,7 @@ from ramify.cli.output import format_table
 from ramify.cli.parser import make_parser
 from ramify.models import REGISTRY, model_class
 
+DOCS = Path(__file__).parent.parent.parent / "docs"
 TEXTS, LABELS = topics(200, 30)
 
 
@@ -315,6 +318,16 @@ def test_examples_are_valid(line):
     command = line.split("ramify ", 1)[1].split(" > ")[0].split(" >> ")[0].split(" | ")[0].split()
     if "--help" not in command:
         make_parser().parse_args(command)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_commands_of_the_documentation_are_valid(page):
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S):
+        for line in block.splitlines():
+            command = shlex.split(re.split(r" [<>] ", line)[0].split("ramify ", 1)[1], comments=True)
+            args = make_parser().parse_args(command)
+            if args.command == "train":
+                configured_model(model_class(args.model), None, args.set, args.preset)
 
 
 def test_unknown_options_show_the_usage_of_their_command(capsys):
