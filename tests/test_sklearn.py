@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import joblib
@@ -154,6 +155,9 @@ def test_metadata_routing():
         assert weighted[-1].get_metadata_routing().fit.requests["sample_weight"] is True
         search = GridSearchCV(weighted[-1].set_score_request(sample_weight=False), {"beam_size": [1, 5]}, cv=KFold(2))
         search.fit(TEXTS, LABELS, sample_weight=heavy)
+    for fitted in (weighted[-1], ramify.XRLinear().set_fit_request(sample_weight=True)):
+        copied = pickle.loads(pickle.dumps(fitted))
+        assert copied.get_metadata_routing().fit.requests["sample_weight"] is True
     unknown = [["whatever"]]
     assert weighted.decision_function(unknown[0]).argmax() == 0
     assert search.best_estimator_.decision_function(unknown[0]).argmax() == 0

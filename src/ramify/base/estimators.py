@@ -46,7 +46,7 @@ class MetadataRouting:
 
         if hasattr(self, "_metadata_request"):
             return self._metadata_request
-        request = MetadataRequest(owner=self)
+        request = MetadataRequest(owner=type(self).__name__)
         for method in _ROUTED:
             for name in self._metadata_of(method):
                 getattr(request, method).add_request(param=name, alias=None)

@@ -196,6 +196,7 @@ def inspect(args: argparse.Namespace) -> None:
         else f"{model.input_kind_}, {model.n_features_in_:,} features",
         "labels": f"{model.n_labels:,}",
         "training samples": f"{model.label_counts_.n_samples:,}",
+        "parameters": repr(model),
         "size": f"{sum(e['size'] for e in store.files.values()) / 1e6:.2f} MB in {len(store.files)} arrays",
     }
     if args.verify:
