@@ -214,13 +214,21 @@ def label_rows(y: Any) -> list[list[Label]]:
         raise DataError(f"y must be a list of label lists or an n × L indicator matrix; got {type(y).__name__}")
     rows: list[list[Label]] = []
     for i, row in enumerate(to_list(y)):
-        row = to_python(row)
-        if is_missing(row):
-            raise DataError(f"the labels of row {i} are missing ({row!r}); pass an empty list for a row without labels")
-        if isinstance(row, str | bytes) or not hasattr(row, "__iter__"):
-            raise DataError(f"the labels of row {i} are {row!r}; each row must be a list of labels, such as [{row!r}]")
-        rows.append([label if type(label) in (str, int) else _checked_label(label, i) for label in to_list(row)])
+        labels = row if type(row) is list else _checked_row(row, i)
+        rows.append([label if type(label) in _PLAIN else _checked_label(label, i) for label in labels])
     return rows
+
+
+_PLAIN = frozenset({str, int})
+
+
+def _checked_row(row: Any, i: int) -> Any:
+    row = to_python(row)
+    if is_missing(row):
+        raise DataError(f"the labels of row {i} are missing ({row!r}); pass an empty list for a row without labels")
+    if isinstance(row, str | bytes) or not hasattr(row, "__iter__"):
+        raise DataError(f"the labels of row {i} are {row!r}; each row must be a list of labels, such as [{row!r}]")
+    return to_list(row)
 
 
 def _checked_label(label: Any, row: int) -> Label:
