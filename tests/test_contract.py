@@ -262,7 +262,7 @@ def test_sample_weight(key):
 
 def test_models_with_sample_weight():
     takes = {key for key in REGISTRY if "sample_weight" in inspect.signature(model_class(key).fit).parameters}
-    assert takes == {"popular", "xr-linear", "one-vs-all", "xr-transformer", "x-transformer"}
+    assert takes == {"popular", "xr-linear", "one-vs-all", "xr-transformer", "x-transformer", "ensemble"}
 
 
 def test_pickled_models(make):

@@ -58,8 +58,10 @@ class Model(Estimator, Config):
 
         Parameters
         ----------
-        X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
-        y : list of lists of hashable labels, or an indicator (n × L)
+        X : list or column of texts, list of dicts of text fields, CSR (n × d), ndarray (n, d), or a data frame of
+            texts or numbers
+        y : list or column of lists of hashable labels, an indicator (n × L), or a data frame with a column of 0 and 1
+            for each label
         """
         data = self._check_training_data(X, y)
         self._fit(data)
