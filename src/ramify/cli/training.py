@@ -39,11 +39,11 @@ def check_output(path: str) -> None:
 
 
 def check_space(path: str, data: Dataset) -> None:
-    """Raise before the work if the disk is nearly full: a model is rarely larger than the texts it was trained on."""
+    """Raise before the work if the disk is nearly full: a model takes about a quarter of the data or more."""
     parent = Path(path).resolve().parent
     while not parent.exists():
         parent = parent.parent
-    needed, free = max(MIN_FREE, _bytes_of(data) // 2), shutil.disk_usage(parent).free
+    needed, free = max(MIN_FREE, _bytes_of(data) // 4), shutil.disk_usage(parent).free
     if free < needed:
         raise DataError(f"{path}: {free / 1e6:,.0f} MB are free, but the model may need {needed / 1e6:,.0f} MB")
 
