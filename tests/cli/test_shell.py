@@ -426,6 +426,7 @@ def test_tune(sampler, train, tmp_path, capsys):
     arguments = ["tune", "one-vs-all", train, "--out", out, "--max-settings", 4, "--sampler", sampler]
     found = output(capsys, *arguments)
     assert "with the defaults" in found
+    assert "mean nDCG@5 by value" in found
     assert "linear." in found
     configured_model(ramify.OneVsAll, str(out), [])
     n_trials = len(Path(f"{out}.trials.jsonl").read_text().splitlines())

@@ -40,8 +40,8 @@ def write_new(args: argparse.Namespace) -> None:
 
 def toml_of(model: Model, changed: dict[str, Any] | None = None) -> str:
     """Parameters of a model as TOML: those in `changed`, or that differ from the defaults, are set, others comments."""
-    defaults = _flat(type(model)())
-    own = _flat(model)
+    defaults = flat_params(type(model)())
+    own = flat_params(model)
     if changed is None:
         changed = {path: value for path, value in own.items() if path not in defaults or defaults[path] != value}
     lines = [f"# Parameters of {model.kind}, for: ramify train {model.kind} train.jsonl --config FILE --out DIR", ""]
@@ -56,11 +56,12 @@ def toml_of(model: Model, changed: dict[str, Any] | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _flat(component: Config, prefix: str = "") -> dict[str, Any]:
+def flat_params(component: Config, prefix: str = "") -> dict[str, Any]:
+    """Parameters by dotted path."""
     values: dict[str, Any] = {}
     for name, value in component.get_params(deep=False).items():
         if isinstance(value, Config):
-            values.update(_flat(value, f"{prefix}{name}."))
+            values.update(flat_params(value, f"{prefix}{name}."))
         else:
             values[f"{prefix}{name}"] = value
     return values

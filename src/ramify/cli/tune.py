@@ -14,7 +14,7 @@ import numpy as np
 from ramify.base.splits import hold_out
 from ramify.cli.halving import Choice, Settings, Space, Trial, TrialLog, rungs, successive_halving
 from ramify.cli.help import add_command
-from ramify.cli.new import toml_of
+from ramify.cli.new import flat_params, toml_of
 from ramify.cli.options import add_data_options, configured_model, read_data
 from ramify.cli.output import print_message, print_table
 from ramify.io.dataset import Dataset
@@ -23,6 +23,8 @@ from ramify.models.base import Model
 
 VALIDATION_SIZE = 2000
 MAX_SETTINGS = 27
+MAX_GROUPS = 5
+"""A parameter with more values is summarized below and above their median."""
 
 LINEAR: Space = {
     "linear.C": Choice(low=0.5, high=20.0),
@@ -134,7 +136,7 @@ def tune(args: argparse.Namespace) -> None:
     default = next(trial for trial in result if not trial.settings)
     tuned = _configured(base, best.settings).set_params(threads=None, verbose=1)
     Path(args.out).write_text(toml_of(tuned), encoding="utf-8")
-    print_table(_lessons(log.trials, result))
+    print_table(_lessons(log.trials, result, flat_params(base)))
     print(f"validation nDCG@5 {best.score:.2f}, with the defaults {default.score:.2f}, on {best.n_samples:,} samples")
     print_message(f"wrote {args.out}; use it with: ramify train {args.model} {args.file} --config {args.out} --out DIR")
 
@@ -209,14 +211,21 @@ def _report(trial: Trial) -> None:
     print_message(f"{trial.n_samples:,} samples, {trial.seconds:.1f} s: nDCG@5 {trial.score:.2f}  {changed}")
 
 
-def _lessons(trials: list[Trial], result: list[Trial]) -> list[list[str]]:
-    """Table of each parameter: its best value, and how the settings that changed it fared on the first subset."""
+def _lessons(trials: list[Trial], result: list[Trial], defaults: Settings) -> list[list[str]]:
+    """Table of each parameter: its best value, and the mean score of its values on the first subset."""
     size = min(trial.n_samples for trial in trials)
     first = [trial for trial in trials if trial.n_samples == size]
-    default = next(trial.score for trial in first if not trial.settings)
-    rows = [["parameter", "best", "mean gain where it was changed"]]
+    rows = [["parameter", "best", "mean nDCG@5 by value"]]
     for path in sorted({path for trial in first for path in trial.settings}):
-        gains = [trial.score - default for trial in first if path in trial.settings]
+        pairs = [(trial.settings.get(path, _plain(defaults.get(path))), trial.score) for trial in first]
+        groups: dict[str, list[float]] = {}
+        middle = None
+        if all(isinstance(value, float) for value, _ in pairs) and len({value for value, _ in pairs}) > MAX_GROUPS:
+            middle = float(np.median([value for value, _ in pairs]))
+        for value, score in sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0])):
+            name = json.dumps(value) if middle is None else f"{'up to' if value <= middle else 'above'} {middle:g}"
+            groups.setdefault(name, []).append(score)
         best = result[0].settings.get(path)
-        rows.append([path, "default" if best is None else json.dumps(best), f"{np.mean(gains):+.2f}"])
+        means = ", ".join(f"{name}: {np.mean(scores):.1f}" for name, scores in groups.items())
+        rows.append([path, "default" if best is None else json.dumps(best), means])
     return rows
