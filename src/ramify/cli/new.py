@@ -71,7 +71,7 @@ def _toml(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, dict):
-        inner = ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items())
+        inner = ", ".join(f"{json.dumps(k)} = {_toml(v)}" for k, v in value.items() if v is not None)
         return f"{{ {inner} }}"
     if isinstance(value, tuple | list):
         parts = [_toml(v) for v in value]

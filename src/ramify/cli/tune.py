@@ -31,10 +31,6 @@ LINEAR: Space = {
     "linear.tail_weight": Choice(low=1.0, high=40.0),
     "linear.threshold": Choice(values=(0.05, 0.1, 0.2, 0.3)),
 }
-TEXT: Space = {
-    "features.min_df": Choice(values=(1, 2, 3)),
-    "features.ngram_range": Choice(values=((1, 1), (1, 2))),
-}
 TRAINING: Space = {
     "training.learning_rate": Choice(low=0.002, high=0.05),
     "training.encoder_learning_rate": Choice(low=0.002, high=0.05),
@@ -45,9 +41,8 @@ SPACES: dict[str, Space] = {
         **LINEAR,
         "tree.max_leaf_size": Choice(values=(50, 100, 200, 400)),
         "matcher_fraction": Choice(values=(0.05, 0.15, 0.4)),
-        **TEXT,
     },
-    "one-vs-all": {**LINEAR, **TEXT},
+    "one-vs-all": LINEAR,
     "neural-one-vs-all": TRAINING,
     "lightdxml": {**TRAINING, "shortlist_size": Choice(values=(100, 300, 500))},
     "astec": TRAINING,
@@ -112,8 +107,6 @@ def tune(args: argparse.Namespace) -> None:
             raise ValueError(f"{args.file} is too small to hold out a validation set; name one with --dev")
     fixed = {setting.partition("=")[0].strip() for setting in args.set}
     usable = {path: choice for path, choice in SPACES[args.model].items() if path not in fixed}
-    if data.texts is None:
-        usable = {path: choice for path, choice in usable.items() if not path.startswith("features.")}
     if args.sampler == "optuna":
         proposals, tell = optuna_proposals(usable, args.seed)
     else:
