@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import pickle
@@ -237,6 +238,66 @@ def test_relevance(key):
             model.predict_topk(TEXTS)
 
 
+def test_sample_weight(key):
+    """Models that take weights of samples use and check them; the others do not take them."""
+    make, cls = MODELS[key][0], model_class(key.removesuffix("++"))
+    ones = np.ones(len(TEXTS))
+    if "sample_weight" not in inspect.signature(cls.fit).parameters:
+        with pytest.raises(TypeError, match="unexpected keyword argument 'sample_weight'"):
+            make().fit(TEXTS, LABELS, sample_weight=ones)
+        return
+    plain = make().fit(TEXTS, LABELS).predict_topk(TEXTS, k=5)
+    assert same(make().fit(TEXTS, LABELS, sample_weight=ones).predict_topk(TEXTS, k=5), plain)
+    assert same(make().fit(TEXTS, LABELS, sample_weight=None).predict_topk(TEXTS, k=5), plain)
+    heavy = np.where(["egg" in row for row in LABELS], 100.0, 0.01)
+    weighted = make().fit(TEXTS, LABELS, sample_weight=heavy)
+    assert weighted.predict_topk(["nothing known"], k=1).labels()[0][0][0] == "egg"
+    for wrong, message in ((ones[:3], "one weight for each"), (-ones, "negative"), (0 * ones, "are zero")):
+        model = make()
+        with pytest.raises(ramify.DataError, match=message):
+            model.fit(TEXTS, LABELS, sample_weight=wrong)
+        with pytest.raises(ramify.NotFittedError):
+            model.predict_topk(TEXTS)
+
+
+def test_models_with_sample_weight():
+    takes = {key for key in REGISTRY if "sample_weight" in inspect.signature(model_class(key).fit).parameters}
+    assert takes == {"popular", "xr-linear", "one-vs-all", "xr-transformer", "x-transformer", "ensemble"}
+
+
+def test_pickled_models(make):
+    """A pickle contains the files of the store; the workers of joblib get models that way."""
+    model = make().fit(TEXTS, LABELS)
+    ranking = model.predict_topk(TEXTS, k=3)
+    copied = pickle.loads(pickle.dumps(model))
+    assert type(copied) is type(model)
+    assert copied.to_dict() == model.to_dict()
+    assert same(copied.predict_topk(TEXTS, k=3), ranking)
+    assert same(pickle.loads(pickle.dumps(copied)).predict_topk(TEXTS, k=3), ranking)
+    assert b"manifest.json" in pickle.dumps(model)
+    unfitted = pickle.loads(pickle.dumps(make(seed=7)))
+    assert unfitted.to_dict() == make(seed=7).to_dict()
+    with pytest.raises(ramify.NotFittedError):
+        unfitted.predict_topk(TEXTS)
+
+
+def test_decision_function_and_score(make):
+    model = make().fit(TEXTS, LABELS)
+    scores, ranking = model.decision_function(TEXTS), model.predict_topk(TEXTS, k=100)
+    assert scores.shape == (len(TEXTS), 5)
+    assert np.array_equal(scores.toarray(), ranking.to_csr().toarray())
+    expected = ramify.evaluate(model.predict_topk(TEXTS, k=5), LABELS)["nDCG@5"]
+    assert model.score(TEXTS, LABELS) == pytest.approx(expected / 100)
+    truth = [["fox", "unseen"], [], *LABELS[2:]]
+    assert model.score(TEXTS, truth) == pytest.approx(
+        ramify.evaluate(model.predict_topk(TEXTS, k=5), truth)["nDCG@5"] / 100
+    )
+    first = np.eye(len(TEXTS))[0]
+    assert model.score(TEXTS, truth, sample_weight=first) == pytest.approx(model.score(TEXTS[:1], truth[:1]))
+    with pytest.raises(ramify.DataError, match="rows, but y has"):
+        model.score(TEXTS, LABELS[:3])
+
+
 def test_models_with_relevance():
     uses = {key for key in REGISTRY if model_class(key).uses_relevance}
     assert uses == {"xr-linear", "one-vs-all", "xr-transformer", "x-transformer"}
@@ -244,8 +305,8 @@ def test_models_with_relevance():
 
 def test_unknown_arguments_of_fit(make):
     model = make()
-    with pytest.raises(TypeError, match="unexpected keyword argument 'sample_weight'"):
-        model.fit(TEXTS, LABELS, sample_weight=np.ones(len(TEXTS)))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'weights'"):
+        model.fit(TEXTS, LABELS, weights=np.ones(len(TEXTS)))
     with pytest.raises(TypeError):
         model.fit(TEXTS, LABELS, indicator())
     with pytest.raises(ramify.NotFittedError):
@@ -333,7 +394,7 @@ def test_bad_queries(make, X, message):
 
 def test_wrong_number_of_features(make):
     model = make().fit(tfidf(), LABELS)
-    with pytest.raises(ramify.DataError, match="3 features; this model was trained on"):
+    with pytest.raises(ramify.DataError, match=r"X has 3 features, but .* is expecting 11 features as input"):
         model.predict_topk(np.ones((1, 3)))
     dense = tfidf().toarray()
     assert same(model.predict_topk(dense, 2), model.predict_topk(tfidf(), 2))

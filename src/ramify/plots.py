@@ -44,6 +44,14 @@ def plot_curves(curves: dict[str, list[list[float]]], directory: str | os.PathLi
     ]
 
 
+def require_matplotlib() -> None:
+    """Raise an ImportError that says how to install matplotlib, if it is missing."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise ImportError("plots require matplotlib: pip install 'ramify[plots]'") from error
+
+
 def _save(path: Path, draw: Callable[[Any], None]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

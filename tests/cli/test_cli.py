@@ -80,7 +80,7 @@ def test_predict_streams(model):
         for i in range(3):
             process.stdin.write(json.dumps({"text": "red", "id": i}) + "\n")
             process.stdin.flush()
-            assert json.loads(process.stdout.readline())["id"] == str(i)
+            assert json.loads(process.stdout.readline())["id"] == i
         process.stdin.close()
         assert process.wait(30) == 0
 

@@ -40,7 +40,7 @@ def test_jsonl(tmp_path):
     assert data.texts == ["red fox", ""]  # an empty text is a valid sample
     assert list(data.label_names) == ["animal", "fox", "hen"]
     assert data.labels() == [["animal", "fox"], ["hen"]]  # a repeated label counts once
-    assert data.ids == ["0", "7"]
+    assert data.ids == ["0", 7]
 
 
 def test_text_fields_and_weights(tmp_path):
@@ -189,7 +189,7 @@ def test_records_are_streamed(tmp_path):
     path.write_text(JSONL + "{broken\n")
     records = iter_records(path)
     assert next(records).labels == ["animal", "fox"]  # the broken line has not been read yet
-    assert next(records).id == "7"
+    assert next(records).id == 7
     with pytest.raises(ramify.DataError, match=":4: "):
         next(records)
 

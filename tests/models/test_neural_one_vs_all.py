@@ -13,7 +13,9 @@ from ramify.nn.learner import Learner
 
 
 def small(**options):
-    training = ramify.TrainingConfig(epochs=6, batch_size=32, learning_rate=0.02, encoder_learning_rate=0.02)
+    training = ramify.TrainingConfig(
+        epochs=6, min_steps=200, batch_size=32, learning_rate=0.02, encoder_learning_rate=0.02
+    )
     return ramify.NeuralOneVsAll(encoder=ramify.BagEncoder(dim=32), training=training, verbose=0, **options)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 import sys
 import types
 import typing
@@ -64,6 +65,10 @@ class Config:
             ):  # NumPy scalars, as from a grid search
                 value = value.item()
                 setattr(self, f.name, value)
+            elif isinstance(value, os.PathLike):
+                value = os.fspath(value)
+                value = value if _fits(value, hints[f.name]) else _component_from_str(value, hints[f.name])
+                setattr(self, f.name, value)
             elif isinstance(value, list):
                 value = coerce(value, hints[f.name])
                 setattr(self, f.name, value)
@@ -91,8 +96,7 @@ class Config:
         """Set parameters by name, nested ones as ``component__name`` or ``component.name``; on an error none is set."""
         before = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         try:
-            for path, value in params.items():
-                self._set(path.replace("__", "."), value)
+            self._set_all({path.replace("__", "."): value for path, value in params.items()})
             self.check_params()
         except Exception:
             for name, value in before.items():
@@ -100,26 +104,45 @@ class Config:
             raise
         return self
 
-    def _set(self, path: str, value: Any) -> None:
-        name, _, rest = path.partition(".")
-        self._require(name)
-        hint = _hints(type(self))[name]
-        if not rest:
-            setattr(self, name, coerce(value, hint))
-            return
-        component = getattr(self, name)
-        if component is None:  # an optional component is created when one of its parameters is set
-            component = next((a() for a in _config_types(hint)), None)
-        if not isinstance(component, Config):
-            raise ValueError(f"{type(self).__name__}.{name} has no parameters of its own, so {path!r} cannot be set")
-        own = rest.partition(".")[0]
-        if own not in {f.name for f in dataclasses.fields(component)}:  # a parameter of an alternative component type
-            for other in _config_types(hint):
-                if own == rest and own in {f.name for f in dataclasses.fields(other)}:
-                    setattr(self, name, other(**{own: coerce(value, _hints(other)[own])}))
-                    return
-        component = component.clone()
-        component._set(rest, value)
+    def _set_all(self, values: dict[str, Any]) -> None:
+        """Set parameters by dotted path; whatever their order, a component is set before its own parameters."""
+        nested: dict[str, dict[str, Any]] = {}
+        for path, value in values.items():
+            name, _, rest = path.partition(".")
+            self._require(name)
+            if rest:
+                nested.setdefault(name, {})[rest] = value
+            else:
+                self._set(name, value)
+        for name, own in nested.items():
+            self._set_nested(name, own, may_replace=name not in values)
+
+    def _set(self, name: str, value: Any) -> None:
+        """Set one parameter of this object."""
+        setattr(self, name, coerce(value, _hints(type(self))[name]))
+
+    def _set_nested(self, name: str, values: dict[str, Any], may_replace: bool) -> None:
+        """Set parameters of a component; they may choose another type of component that has them."""
+        types, component = _config_types(_hints(type(self))[name]), getattr(self, name)
+        own = {path.partition(".")[0] for path in values}
+        if isinstance(component, Config) and (not may_replace or own <= _names(type(component))):
+            component = component.clone()
+        else:
+            fitting = [t for t in types if own <= _names(t)] if may_replace else []
+            if fitting:  # an optional component is created when one of its parameters is set
+                direct = {path: coerce(v, _hints(fitting[0])[path]) for path, v in values.items() if "." not in path}
+                component = fitting[0](**direct)
+                values = {path: v for path, v in values.items() if "." in path}
+            elif component is None and types:
+                component = types[0]()
+            elif isinstance(component, Config):
+                component = component.clone()
+            else:
+                path = f"{name}.{next(iter(values))}"
+                raise ValueError(
+                    f"{type(self).__name__}.{name} has no parameters of its own, so {path!r} cannot be set"
+                )
+        component._set_all(values)
         component.check_params()
         setattr(self, name, component)
 
@@ -183,6 +206,7 @@ class Config:
 
 def coerce(value: Any, hint: Any) -> Any:
     """Convert a value from JSON, TOML or the command line to the type of a parameter, if that loses nothing."""
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
     if _fits(value, hint):
         return value
     options = _options(hint)
@@ -230,6 +254,10 @@ def type_name(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
 
 
+def _names(cls: type[Config]) -> set[str]:
+    return {f.name for f in dataclasses.fields(cls)}
+
+
 def _hints(cls: type[Config]) -> dict[str, Any]:
     if cls not in _hints_of:
         _hints_of[cls] = typing.get_type_hints(cls)
@@ -247,6 +275,11 @@ def _options(hint: Any) -> list[Any]:
 
 def _config_types(hint: Any) -> list[type[Config]]:
     return [o for o in _options(hint) if isinstance(o, type) and issubclass(o, Config)]
+
+
+def component_types(cls: type[Config], name: str) -> list[type[Config]]:
+    """Types that a component may have."""
+    return _config_types(_hints(cls)[name])
 
 
 def _fits(value: Any, hint: Any) -> bool:

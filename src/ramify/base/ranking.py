@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.html import html_table
 from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.types import Csr, FloatArray, IntArray, Label
+
+SHOWN_ROWS, SHOWN_LABELS = 10, 5
+"""Rows and labels that a notebook shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,3 +116,45 @@ class Ranking:
     def __getitem__(self, rows: Any) -> Ranking:
         """Select rows by slice, mask or indices."""
         return Ranking(np.atleast_2d(self.ids[rows]), np.atleast_2d(self.scores[rows]), self.n_labels, self.names)
+
+    # ---- frames ----
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """One entry for each ranked label: row index, rank from 1, label and score."""
+        rows, positions = np.nonzero(self.ids >= 0)
+        ids = self.ids[rows, positions].tolist()
+        return {
+            "row": rows.tolist(),
+            "rank": (positions + 1).tolist(),
+            "label": ids if self.names is None else [self.names[i] for i in ids],
+            "score": self.scores[rows, positions].tolist(),
+        }
+
+    def to_pandas(self) -> Any:
+        """Pandas DataFrame with the columns row, rank, label and score."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_columns())
+
+    def to_polars(self) -> Any:
+        """Polars DataFrame with the columns row, rank, label and score."""
+        import polars as pl
+
+        return pl.DataFrame(self.to_columns())
+
+    def to_arrow(self) -> Any:
+        """Arrow table with the columns row, rank, label and score."""
+        import pyarrow as pa
+
+        return pa.table(self.to_columns())
+
+    # ---- display ----
+
+    def __repr__(self) -> str:
+        return f"<Ranking: {len(self):,} rows, top {self.k} of {self.n_labels:,} labels>"
+
+    def _repr_html_(self) -> str:
+        """Show the first rows in a notebook."""
+        head = self[:SHOWN_ROWS].top(min(self.k, SHOWN_LABELS)) if len(self) and self.k else self
+        rows = [[str(i), *(f"{label} ({score:.3g})" for label, score in row)] for i, row in enumerate(head.labels())]
+        return html_table([["row", *(str(i + 1) for i in range(head.k))], *rows], repr(self)[1:-1])

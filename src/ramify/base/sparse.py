@@ -81,7 +81,8 @@ def indicator(matrix: Any, name: str = "y") -> Csr:
         csr = as_csr(sparse.csr_matrix(dense), name)
         if np.any((csr.data != 1) & (csr.data > 0)):
             raise DataError(
-                f"{name} is a dense matrix with values other than 0 and 1; pass an indicator or lists of labels"
+                f"Unknown label type: {name} is a dense matrix with values other than 0 and 1; pass an indicator or "
+                "lists of labels"
             )
     if csr.nnz and csr.data.min() < 0:
         raise DataError(f"{name} has negative entries; an indicator contains 0 and 1")

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
+from ramify.cli.evaluations import comparison, evaluate_predictions, seeds_table
 from ramify.cli.options import configured_model, load_model, read_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
+from ramify.cli.training import check_output, check_space, check_train_options, dry_run, fit_model, fit_options
 from ramify.features.defaults import suggest
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
@@ -25,15 +28,23 @@ from ramify.models.base import Model
 
 def train(args: argparse.Namespace) -> None:
     """``ramify train``."""
-    model = configured_model(model_class(args.model), args.config, args.set)
+    model = configured_model(model_class(args.model), args.config, args.set, args.preset)
     if args.threads is not None:
         model.set_params(threads=args.threads)
     if args.quiet:
         model.set_params(verbose=0)
+    check_train_options(model, args)
+    if not args.dry_run:
+        check_output(args.out)
     data = read_data(args.file, args)
     dev = read_data(args.dev, args) if args.dev else None
+    if args.dry_run:
+        print_table(dry_run(model, data, args.out), header=False)
+        return
+    options = fit_options(model, args)
+    check_space(args.out, data)
     started = time.perf_counter()
-    _fit(model, data)
+    fit_model(model, data, options)
     seconds = time.perf_counter() - started
     model.save(args.out)
     if not args.quiet:
@@ -42,38 +53,52 @@ def train(args: argparse.Namespace) -> None:
             f"trained {args.model} on {len(data):,} samples with {model.n_labels:,} labels in {seconds:.1f} s; "
             f"saved to {args.out} ({size / 1e6:.1f} MB)"
         )
-    if dev is not None:
+    if dev is not None and args.seeds > 1:
+        results = [_evaluate(model, dev, args)]
+        for seed in range(model.seed + 1, model.seed + args.seeds):
+            again = model.clone().set_params(seed=seed)
+            fit_model(again, data, options)
+            results.append(_evaluate(again, dev, args))
+        print_table(seeds_table(results), title=f"mean and standard deviation over {args.seeds} seeds")
+    elif dev is not None:
         print_evaluation(_evaluate(model, dev, args))
 
 
-def _fit(model: Model, data: Dataset) -> None:
-    """Fit with the weights of the data file, if the model uses them."""
-    options: dict[str, Any] = {}
-    if data.relevance is not None and model.uses_relevance:
-        options["relevance"] = data.encoded_relevance()
-    elif data.relevance is not None:
-        print_message(f"warning: {model.kind} does not use the weights of {data.name}")
-    model.fit(data.inputs, data.labels(), **options)
-
-
 def evaluate_model(args: argparse.Namespace) -> None:
-    """``ramify evaluate``."""
-    model = load_model(args)
-    result = _evaluate(model, read_data(args.file, args), args)
+    """``ramify evaluate``: one or several models, or files of predictions."""
+    for name in args.models:
+        if not Path(name).is_file():
+            Store(name)  # reports what is no model before the data are read
+    data = read_data(args.file, args)
+    results: dict[str, Evaluation] = {}
+    for name in args.models:
+        if Path(name).is_file():
+            results[name] = evaluate_predictions(name, data, args)
+        else:
+            args.model = name
+            results[name] = _evaluate(load_model(args), data, args)
     if args.json:
-        values: dict[str, Any] = dict(result.to_dict())
-        if args.deciles:
-            values["deciles"] = result.deciles()
-        print(json.dumps(values))
+        values = {name: _values(result, args) for name, result in results.items()}
+        print(json.dumps(values if len(values) > 1 else values[args.models[0]]))
         return
-    print_evaluation(result)
+    if len(results) > 1:
+        print_table(comparison(results), style=args.table)
+        return
+    result = results[args.models[0]]
+    print_evaluation(result, args.table)
     if args.deciles:
         deciles = result.deciles()
         shown = [name for name in ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10", "R@100", "macro-F1") if name in deciles]
         rows = [["decile", *shown], *([str(i + 1), *(f"{deciles[name][i]:.2f}" for name in shown)] for i in range(10))]
-        print_table(
-            rows, title="by label frequency decile, 1 is the most frequent; deciles sum to the total, except F1"
-        )
+        title = "by label frequency decile, 1 is the most frequent; deciles sum to the total, except F1"
+        print_table(rows, title=title, style=args.table)
+
+
+def _values(result: Evaluation, args: argparse.Namespace) -> dict[str, Any]:
+    values: dict[str, Any] = dict(result.to_dict())
+    if args.deciles:
+        values["deciles"] = result.deciles()
+    return values
 
 
 def _evaluate(model: Model, data: Dataset, args: argparse.Namespace) -> Evaluation:
@@ -111,24 +136,30 @@ def _read_pairs(path: str, data: Dataset, model: Model, args: argparse.Namespace
     return pairs
 
 
-def print_evaluation(result: Evaluation) -> None:
+def print_evaluation(result: Evaluation, style: str = "text") -> None:
     """Print the table and the notes of an evaluation."""
-    print_table(result.table())
-    for note in result.notes():
+    print_table(result.table(), style=style)
+    for note in result.notes() if style == "text" else ():
         print(note)
 
 
-def _plot(model: Model, directory: str, data: tuple[Any, ...]) -> None:
-    from ramify.plots import plot_curves, plot_index
-
-    if hasattr(model, "index_report"):
-        paths = plot_index(model.index_report(*data), directory)
-    elif hasattr(model, "curves"):
-        paths = plot_curves(model.curves(), directory)
-    else:
+def _plotter(model: Model, directory: str) -> Callable[[tuple[Any, ...]], None]:
+    """Return what writes the plots of a model, given data to search."""
+    if not hasattr(model, "index_report") and not hasattr(model, "curves"):
         raise DataError(f"no plots are available for {model.kind}; --plots is for models with a learned index")
-    for path in paths:
-        print_message(f"wrote {path}")
+    from ramify.plots import plot_curves, plot_index, require_matplotlib
+
+    require_matplotlib()
+
+    def write_plots(data: tuple[Any, ...]) -> None:
+        if hasattr(model, "index_report"):
+            paths = plot_index(model.index_report(*data), directory)
+        else:
+            paths = plot_curves(model.curves(), directory)  # type: ignore[attr-defined]
+        for path in paths:
+            print_message(f"wrote {path}")
+
+    return write_plots
 
 
 def _inputs_and_labels(args: argparse.Namespace) -> tuple[Any, ...]:
@@ -143,6 +174,7 @@ def inspect(args: argparse.Namespace) -> None:
     """``ramify inspect``."""
     store = Store(args.model, verify=args.verify)
     model = load(args.model)
+    plots = _plotter(model, args.plots) if args.plots else None  # reports what is missing before anything is printed
     if args.json:
         facts: dict[str, Any] = {
             "kind": store.kind,
@@ -164,27 +196,31 @@ def inspect(args: argparse.Namespace) -> None:
         else f"{model.input_kind_}, {model.n_features_in_:,} features",
         "labels": f"{model.n_labels:,}",
         "training samples": f"{model.label_counts_.n_samples:,}",
+        "parameters": repr(model),
         "size": f"{sum(e['size'] for e in store.files.values()) / 1e6:.2f} MB in {len(store.files)} arrays",
     }
     if args.verify:
         facts["hashes"] = "verified"
     print_table([[k, v] for k, v in facts.items()], header=False)
+    data = _inputs_and_labels(args)
+    for title, rows in model.report(*data).items():
+        print_table(rows, title=title)
+    if data and type(model).report is Model.report:  # no report of its own: what the data say of any model
+        print_evaluation(_evaluate(model, read_data(args.data, args), args))
+    if plots is not None:
+        plots(data)
     print_table(
         [
             ["parameter", "value"],
             *([p.path, _value(store.params, p.path)] for p in type(model).describe(defaults=model)),
         ]
     )
-    data = _inputs_and_labels(args)
-    for title, rows in model.report(*data).items():
-        print_table(rows, title=title)
-    if args.plots:
-        _plot(model, args.plots, data)
-    arrays = [
-        [name, entry["dtype"], " × ".join(map(str, entry["shape"])), f"{entry['size']:,}"]
-        for name, entry in store.files.items()
-    ]
-    print_table([["array", "dtype", "shape", "bytes"], *arrays])
+    if args.arrays:
+        arrays = [
+            [name, entry["dtype"], " × ".join(map(str, entry["shape"])), f"{entry['size']:,}"]
+            for name, entry in store.files.items()
+        ]
+        print_table([["array", "dtype", "shape", "bytes"], *arrays])
 
 
 def export_encoder(args: argparse.Namespace) -> None:

@@ -35,6 +35,9 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--label-sep", default=";", metavar="S", help="separator of labels in TSV and CSV cells (default: ;)"
     )
+    group.add_argument(
+        "--label-field", default="labels", metavar="NAME", help="field or column of the labels (default: labels)"
+    )
     group.add_argument("--encoding", default="utf-8", help="encoding of text files (default: utf-8)")
     group.add_argument("--label-names", metavar="FILE", help="label names, one per line, for files with label ids")
     group.add_argument(
@@ -44,7 +47,8 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
 
 def record_options(args: argparse.Namespace) -> RecordOptions:
     """Options of the record readers."""
-    return RecordOptions(tuple(args.fields.split(",")) if args.fields else None, args.label_sep, args.encoding)
+    fields = tuple(args.fields.split(",")) if args.fields else None
+    return RecordOptions(fields, args.label_sep, args.encoding, args.label_field)
 
 
 def is_built_in(name: str) -> bool:
@@ -65,6 +69,7 @@ def read_data(name: str, args: argparse.Namespace) -> Dataset:
             format=args.format,
             fields=options.fields,
             label_sep=options.label_sep,
+            label_field=options.label_field,
             encoding=options.encoding,
             label_names=read_label_names(args.label_names) if args.label_names else None,
             skip_bad=args.skip_bad,
@@ -94,8 +99,16 @@ def load_model(args: argparse.Namespace) -> Model:
     return load(args.model).set_params(threads=args.threads, verbose=0)
 
 
-def configured_model(cls: type[Model], config: str | None, settings: list[str]) -> Model:
-    """Build a model from a TOML file and ``a.b=c`` settings, which take precedence."""
+def presets(cls: type[Model]) -> list[str]:
+    """Names of the presets of a model, such as ``pecos``: class methods that return settings of a paper."""
+    return [name for name in ("pecos", "parabel", "bonsai", "dismec") if hasattr(cls, name)]
+
+
+def configured_model(cls: type[Model], config: str | None, settings: list[str], preset: str | None = None) -> Model:
+    """Build a model from a preset, a TOML file and ``a.b=c`` settings; the later take precedence."""
+    if preset is not None and preset not in presets(cls):
+        raise ValueError(f"{cls.kind} has no preset {preset!r}; available: {', '.join(presets(cls)) or 'none'}")
+    model = cls() if preset is None else getattr(cls, preset)()
     values: dict[str, Any] = {}
     if config is not None:
         values.update(_flatten(_read_toml(config)))
@@ -104,7 +117,8 @@ def configured_model(cls: type[Model], config: str | None, settings: list[str]) 
         if not equals or not path.strip():
             raise ValueError(f"--set expects name=value; got {setting!r}")
         values[path.strip()] = parse_value(text.strip())
-    return cls().set_params(**values)
+    model.set_params(**values)
+    return model
 
 
 def parse_value(text: str) -> Any:

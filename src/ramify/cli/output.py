@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 from collections.abc import Sequence
 
 from ramify.io.dataset import SkippedLine
 
+STYLES = ("text", "csv", "markdown", "latex")
 
-def print_table(rows: Sequence[Sequence[str]], title: str | None = None, header: bool = True) -> None:
+
+def print_table(
+    rows: Sequence[Sequence[str]], title: str | None = None, header: bool = True, style: str = "text"
+) -> None:
     """Print rows as a table; with `header`, the first row is the header."""
+    if style != "text":
+        print(format_table(rows, style))
+        return
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -34,6 +43,35 @@ def print_table(rows: Sequence[Sequence[str]], title: str | None = None, header:
             for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join([first, *rest]).rstrip())
+
+
+def format_table(rows: Sequence[Sequence[str]], style: str) -> str:
+    """Format rows, header first, as CSV, Markdown or LaTeX (with booktabs)."""
+    if style == "csv":
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows(rows)
+        return out.getvalue().rstrip("\n")
+    head, *body = rows
+    if style == "markdown":
+        lines = [head, ["---", *(["---:"] * (len(head) - 1))], *body]
+        return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in lines)
+    columns = "l" + "r" * (len(head) - 1)
+    cells = [" & ".join(_latex(cell) for cell in row) + r" \\" for row in rows]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            cells[0],
+            r"\midrule",
+            *cells[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+    )
+
+
+def _latex(text: str) -> str:
+    return "".join(f"\\{c}" if c in "&%$#_{}" else {"±": r"$\pm$", "\\": r"\textbackslash{}"}.get(c, c) for c in text)
 
 
 def print_message(message: str) -> None:

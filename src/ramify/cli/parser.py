@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ramify.cli import commands
+from ramify.cli.card import add_card
+from ramify.cli.combine import add_combine
+from ramify.cli.completion import add_completion
+from ramify.cli.help import add_command, alternatives, examples
+from ramify.cli.new import add_new
 from ramify.cli.options import add_data_options
+from ramify.cli.output import STYLES
 from ramify.cli.predict import predict
+from ramify.cli.tune import add_tune
 from ramify.metrics import FAMILIES
 from ramify.models import REGISTRY, model_class
 from ramify.version import __version__
@@ -33,6 +41,10 @@ class _ModelHelp(argparse.Action):
             print(f"\nparameters of {key}, set with --set NAME=VALUE or in a TOML file:")
             for info in model_class(key).describe():
                 print(f"  {info.path} = {info.default!r}  ({info.type_name})\n      {info.doc}")
+            for path, cls in alternatives(model_class(key)):
+                print(f"\nparameters of {path} if it is a {cls.__name__}:")
+                for info in cls.describe(f"{path}."):
+                    print(f"  {info.path} = {info.default!r}  ({info.type_name})\n      {info.doc}")
         parser.exit()
 
 
@@ -43,18 +55,29 @@ def parse_args(argv: Sequence[str] | None) -> argparse.Namespace:
     if len(extra) == 1 and args.command == "predict" and args.file == "-" and not extra[0].startswith("-"):
         args.file, extra = extra[0], []
     if extra:
-        parser.error(f"unrecognized arguments: {' '.join(extra)}")
+        args.parser.error(_unrecognized(args.parser, extra))  # with the usage of the subcommand
     return args
+
+
+def _unrecognized(parser: argparse.ArgumentParser, extra: list[str]) -> str:
+    options = [name for action in parser._actions for name in action.option_strings]
+    near = difflib.get_close_matches(extra[0].partition("=")[0], options, n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"unrecognized arguments: {' '.join(extra)}{hint}"
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Build the parser of all commands."""
     parser = argparse.ArgumentParser(
-        prog="ramify", description="Extreme multi-label classification: find the few relevant labels among millions."
+        prog="ramify",
+        description="Extreme multi-label classification: find the few relevant labels among millions.",
+        epilog=examples("ramify"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"ramify {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for add in (_add_train, _add_predict, _add_evaluate, _add_inspect, _add_export_encoder, _add_data):
+    adders = (_add_train, _add_predict, _add_evaluate, _add_inspect, _add_export_encoder, _add_data)
+    for add in (*adders, add_tune, add_new, add_card, add_combine, add_completion):
         add(subparsers)
     return parser
 
@@ -62,9 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
 def _command(
     parent: Any, name: str, help: str, run: Callable[[argparse.Namespace], None], **options: Any
 ) -> argparse.ArgumentParser:
-    sub: argparse.ArgumentParser = parent.add_parser(name, help=help, description=help, **options)
-    sub.set_defaults(run=run)
-    return sub
+    return add_command(parent, name, help, run, **options)
 
 
 def _model_command(
@@ -90,13 +111,40 @@ def _cutoffs(text: str) -> list[int]:
     return values
 
 
+def _propensity(text: str) -> str | tuple[float, float]:
+    if text in FAMILIES:
+        return text
+    try:
+        a, b = (float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither of {', '.join(FAMILIES)} nor two numbers A,B") from None
+    return a, b
+
+
 def _add_train(parent: Any) -> None:
     sub = _command(parent, "train", "Train a model and save it.", commands.train, add_help=False)
     sub.add_argument("model", choices=list(REGISTRY), metavar="MODEL", help=f"one of: {', '.join(REGISTRY)}")
     sub.add_argument("-h", "--help", action=_ModelHelp)
     sub.add_argument("file", metavar="FILE", help=FILE_HELP)
-    sub.add_argument("--out", required=True, metavar="DIR", help="directory to save the model to")
+    sub.add_argument("--out", metavar="DIR", help="directory to save the model to; checked before training")
     sub.add_argument("--dev", metavar="FILE", help="evaluate on this data file after training")
+    sub.add_argument("--dry-run", action="store_true", help="read the data and estimate time, memory and size only")
+    sub.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="with --dev: train N times, show mean and deviation"
+    )
+    sub.add_argument(
+        "--preset", metavar="NAME", help="settings of a paper, for xr-linear: pecos, parabel, bonsai or dismec"
+    )
+    sub.add_argument(
+        "--label-features",
+        metavar="FILE",
+        help="texts of the labels, for clustering: lines 'label<TAB>text', or JSON Lines with label and text",
+    )
+    sub.add_argument(
+        "--tree",
+        metavar="FILE",
+        help="label tree to use: lines 'label<TAB>a/b/c', or JSON Lines with label and path, a list of names",
+    )
     sub.add_argument(
         "--set",
         action="append",
@@ -115,20 +163,31 @@ def _add_predict(parent: Any) -> None:
     sub.add_argument("file", nargs="?", default="-", metavar="FILE", help=f"{FILE_HELP} (default: standard input)")
     sub.add_argument("--k", type=int, default=10, help="labels per row (default: 10)")
     sub.add_argument("--text", action="store_true", help="the input is plain text, one text per line")
-    sub.add_argument("--out", metavar="FILE", help="output file (default: standard output)")
+    sub.add_argument(
+        "--out",
+        metavar="FILE",
+        help="output file: .jsonl, .tsv, .csv, .parquet or .npz by its suffix (default: JSON Lines to standard output)",
+    )
     _add_threads(sub)
     add_data_options(sub)
 
 
 def _add_evaluate(parent: Any) -> None:
-    sub = _model_command(parent, "evaluate", "Evaluate a model on labeled data.", commands.evaluate_model)
+    summary = "Evaluate models, or saved predictions, on labeled data."
+    sub = _command(parent, "evaluate", summary, commands.evaluate_model)
+    sub.add_argument(
+        "models", nargs="+", metavar="DIR", help="directory of a saved model, or a file of ramify predict; or several"
+    )
     sub.add_argument("file", metavar="FILE", help=FILE_HELP)
+    sub.add_argument("--train", metavar="FILE", help="training data of saved predictions, for PSP and deciles")
+    sub.add_argument("--table", choices=list(STYLES), default="text", help="how the table is printed (default: text)")
     sub.add_argument("--ks", type=_cutoffs, metavar="1,3,5", help="cutoffs (default: 1,3,5,10,100)")
     sub.add_argument(
         "--propensity",
-        choices=list(FAMILIES),
+        type=_propensity,
         default="default",
-        help="family of data sets, for the propensities of PSP and PSnDCG (default: default)",
+        metavar="NAME",
+        help=f"propensities of PSP and PSnDCG: {', '.join(FAMILIES)}, or the constants A,B (default: default)",
     )
     sub.add_argument(
         "--unseen",
@@ -145,10 +204,12 @@ def _add_evaluate(parent: Any) -> None:
 
 def _add_inspect(parent: Any) -> None:
     sub = _model_command(parent, "inspect", "Show parameters, arrays and reports of a saved model.", commands.inspect)
-    sub.add_argument("--data", metavar="FILE", help="also report how the model's index performs on this data file")
+    sub.add_argument("--data", metavar="FILE", help="also report how the model performs on this data file")
+    sub.add_argument("--arrays", action="store_true", help="also list the arrays of the model")
     sub.add_argument("--plots", metavar="DIR", help="write plots of the learned index to this directory, as PNG files")
     sub.add_argument("--verify", action="store_true", help="compare all files with their hashes")
     _add_json(sub)
+    _add_threads(sub)
     add_data_options(sub)
 
 
@@ -171,7 +232,13 @@ def _add_export_encoder(parent: Any) -> None:
 
 def _add_data(parent: Any) -> None:
     summary = "Statistics and conversion of data files."
-    data = parent.add_parser("data", help=summary, description=summary)
+    data = parent.add_parser(
+        "data",
+        help=summary,
+        description=summary,
+        epilog=examples("data"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     children = data.add_subparsers(dest="data_command", metavar="COMMAND", required=True)
     sub = _command(children, "stats", "Show statistics of samples, labels and duplicates.", commands.data_stats)
     sub.add_argument(
@@ -187,6 +254,8 @@ def _add_data(parent: Any) -> None:
     )
     sub.add_argument("input", metavar="FILE", help=FILE_HELP)
     sub.add_argument(
-        "output", metavar="OUT", help=".jsonl for texts; .txt (XMC text) or .npz for features; optionally .gz or .xz"
+        "output",
+        metavar="OUT",
+        help=".jsonl, .tsv, .csv, .parquet or .annif for texts; .txt (XMC text) or .npz for features; also .gz or .xz",
     )
     add_data_options(sub)

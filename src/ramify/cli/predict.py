@@ -6,20 +6,20 @@ import argparse
 import codecs
 import contextlib
 import dataclasses
-import io
-import itertools
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import Any
 
+from ramify.base.errors import DataError
 from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
 from ramify.cli.options import is_built_in, load_model, read_data, record_options, regular_file
 from ramify.cli.output import report_skipped
+from ramify.cli.predictions import Key, open_predictions, prediction_format
 from ramify.io.dataset import Dataset
-from ramify.io.files import BadLines, check_encoding, describe_decode_error, open_for_writing, read_lines
-from ramify.io.formats import RECORD_READERS, detect_format, iter_records, json_line
+from ramify.io.files import BadLines, check_encoding, describe_decode_error, read_lines
+from ramify.io.formats import RECORD_READERS, detect_format, iter_records, read_label_names
 from ramify.io.records import Record, RecordError, RecordOptions, parse_json_line
 from ramify.models.base import Model
 
@@ -29,22 +29,52 @@ MAX_LABELS = 100_000  # per batch
 
 def predict(args: argparse.Namespace) -> None:
     """``ramify predict``."""
+    kind = prediction_format(args.out)
     model = load_model(args)
+    names = _label_names(args, model)
     with contextlib.ExitStack() as stack:
-        out = stack.enter_context(_output(args.out))
-        if args.file != "-":
+        out = stack.enter_context(open_predictions(args.out, kind))
+        is_spooled = args.file == "-" and not args.text and args.format not in (None, "jsonl")
+        if args.file != "-" or is_spooled:
             args.file = stack.enter_context(regular_file(args.file))
         if not _is_stream(args):
             data = read_data(args.file, args)
             ids = iter(data.ids or [])
             for ranking in predict_batches(model, data, args.k):
-                _write_ranking(out, ranking, [next(ids, None) for _ in range(len(ranking))])
+                keys = [{} if (i := next(ids, None)) is None else {"id": i} for _ in range(len(ranking))]
+                out.write(_renamed(ranking, names), keys)
             return
-        bad = BadLines("<stdin>" if args.file == "-" else args.file, args.skip_bad)
+        bad = BadLines("<stdin>" if args.file == "-" or is_spooled else args.file, args.skip_bad)
         for records in _record_batches(args, model, bad):
             documents = _documents(model, [r.text for r in records])
-            _write_ranking(out, model.predict_topk(documents, args.k), [r.id for r in records])
+            ranking = model.predict_topk(documents, args.k)
+            out.write(_renamed(ranking, names), [_key(r, args.skip_bad) for r in records])
         report_skipped(bad.path, bad.n_skipped, bad.skipped)
+
+
+def _key(record: Record, skip_bad: bool) -> Key:
+    """Id of a record; where lines may be missing, the line of a record without an id."""
+    if record.id is not None:
+        return {"id": record.id}
+    return {"line": record.line} if skip_bad else {}
+
+
+def _label_names(args: argparse.Namespace, model: Model) -> list[str] | None:
+    """Names of the labels of a model that was trained on label ids, by ``--label-names``."""
+    if not args.label_names:
+        return None
+    names = read_label_names(args.label_names)
+    labels = list(model.labels_)
+    if not all(isinstance(label, int) and 0 <= label < len(names) for label in labels):
+        raise DataError(
+            f"the labels of {args.model} are not ids of the {len(names):,} names in {args.label_names}, but such as "
+            f"{labels[0]!r}; --label-names is for models that were trained on label ids"
+        )
+    return [names[label] for label in labels]  # type: ignore[call-overload]
+
+
+def _renamed(ranking: Ranking, names: list[str] | None) -> Ranking:
+    return ranking if names is None else dataclasses.replace(ranking, names=names)
 
 
 def _is_stream(args: argparse.Namespace) -> bool:
@@ -63,7 +93,7 @@ def predict_batches(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
     """Yield the rankings of all samples in batches, with a progress bar."""
     inputs = data.inputs if data.texts is None else _documents(model, data.texts)
     size = _batch_size(k)
-    with progress("predicting", len(data)) as advance:
+    with progress("predicting", len(data), unit="samples") as advance:
         for start in range(0, max(1, len(data)), size):
             ranking = model.predict_topk(inputs[start : start + size], k)
             yield ranking
@@ -84,8 +114,8 @@ def _record_batches(args: argparse.Namespace, model: Model, bad: BadLines) -> It
         options = dataclasses.replace(options, fields=("text",))
     if args.file == "-":
         for lines in _stdin_lines(options.encoding, bad):
-            parsed = [r for number, line in lines if (r := _parse_line(line, number, args.text, options, bad))]
-            yield from _batches(parsed, args.k)
+            parsed = (_parse_line(line, number, args.text, options, bad) for number, line in lines)
+            yield from _batches((record for record in parsed if record is not None), args.k)
         return
     records: Iterable[Record]
     if args.text:
@@ -96,8 +126,19 @@ def _record_batches(args: argparse.Namespace, model: Model, bad: BadLines) -> It
 
 
 def _batches(records: Iterable[Record], k: int) -> Iterator[list[Record]]:
-    iterator = iter(records)
-    while batch := list(itertools.islice(iterator, _batch_size(k))):
+    """Yield records in batches; those before a bad line also if it ends the program."""
+    batch: list[Record] = []
+    try:
+        for record in records:
+            batch.append(record)
+            if len(batch) == _batch_size(k):
+                yield batch
+                batch = []
+    except DataError:
+        if batch:
+            yield batch
+        raise
+    if batch:
         yield batch
 
 
@@ -129,24 +170,9 @@ def _stdin_lines(encoding: str, bad: BadLines) -> Iterator[list[tuple[int, str]]
             try:
                 decoded.append((number, line.decode(encoding)))
             except UnicodeDecodeError as error:
+                if not bad.skip:
+                    yield decoded  # the lines before it
                 bad.report(number, describe_decode_error(error, line, encoding))
         yield decoded
         if not chunk:
             return
-
-
-@contextlib.contextmanager
-def _output(path: str | None) -> Iterator[IO[str]]:
-    if path is None:
-        yield sys.stdout
-        return
-    with open_for_writing(path) as file, io.TextIOWrapper(file, encoding="utf-8", write_through=True) as text:
-        yield text
-
-
-def _write_ranking(out: IO[str], ranking: Ranking, ids: list[str | None]) -> None:
-    for labels, sample_id in zip(ranking.labels(), ids, strict=True):
-        value: dict[str, Any] = {} if sample_id is None else {"id": sample_id}
-        value["labels"] = [{"label": label, "score": round(score, 6)} for label, score in labels]
-        out.write(json_line(value))
-    out.flush()

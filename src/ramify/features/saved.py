@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from ramify.base.config import Config
 from ramify.base.errors import ModelFormatError
+from ramify.base.estimators import text_transformer_tags
 from ramify.io.store import Store, StoreWriter
 
 
@@ -30,6 +31,15 @@ class SavedFeatures(Config):
         if store.kind != cls.kind:
             raise ModelFormatError(f"{store.path} contains {store.kind!r}, expected {cls.kind!r}")
         return cls.load_from(store, store.state)
+
+    def __sklearn_tags__(self) -> Any:
+        return text_transformer_tags()
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Accept scikit-learn's choice of the output, which is sparse in any case."""
+        if transform not in (None, "default"):
+            raise ValueError(f"{type(self).__name__} returns sparse matrices; transform={transform!r} is not supported")
+        return self
 
     @abstractmethod
     def save_to(self, writer: StoreWriter, prefix: str = "") -> dict[str, Any]:

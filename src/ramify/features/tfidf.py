@@ -13,7 +13,7 @@ import numpy as np
 
 from ramify import native
 from ramify.base.config import param
-from ramify.base.errors import DataError, ModelFormatError, NotFittedError
+from ramify.base.errors import DataError, ModelFormatError, not_fitted
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS, resolve_threads
 from ramify.base.types import AnyArray, BoolArray, Csr
@@ -307,7 +307,7 @@ class Tfidf(SavedFeatures):
 
     def _fitted(self) -> native.text.Tfidf:
         if not hasattr(self, "_native"):
-            raise NotFittedError("this Tfidf is not fitted; call fit first")
+            raise not_fitted(self)
         return self._native
 
     # ---- vocabulary ----

@@ -42,7 +42,7 @@ class Dataset:
         Description of each label.
     relevance : (n × L) CSR, optional
         Weight of each label of each sample, with the sparsity pattern of Y.
-    ids : list of str, optional
+    ids : list of str or int, optional
         Sample ids of the data file.
     splits : dict of row indices
         Named subsets, such as "train" and "test".
@@ -56,7 +56,7 @@ class Dataset:
     X: Csr | FloatArray | None = None
     label_texts: Sequence[str] | None = None
     relevance: Csr | None = None
-    ids: list[str] | None = None
+    ids: list[Any] | None = None
     splits: dict[str, LongArray] = field(default_factory=dict)
     n_skipped: int = 0
     skipped: tuple[SkippedLine, ...] = ()

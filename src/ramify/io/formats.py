@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from ramify.io.records import (
     read_parquet,
     read_tsv,
 )
+from ramify.io.writers import NAMES, Writer, write_annif, write_csv, write_jsonl, write_parquet, write_tsv
 from ramify.io.xmc import pair_of, parse_header, read_xmc, write_xmc
 
 RECORD_READERS: dict[str, Reader] = {
@@ -37,6 +37,7 @@ RECORD_READERS: dict[str, Reader] = {
     "parquet": read_parquet,
 }
 FORMATS = (*RECORD_READERS, "xmc", "npz")
+_SAMPLED_LINES = 50  # that decide whether a file is Annif's
 
 
 def detect_format(path: str | os.PathLike[str]) -> str:
@@ -57,8 +58,7 @@ def detect_format(path: str | os.PathLike[str]) -> str:
         raise DataError(f"{os.fspath(path)}: JSON arrays are not supported; write one object per line")
     suffix = stem_suffix(path)
     if b"\t" in first:
-        after = first.partition(b"\t")[2].split()
-        return "annif" if after and all(uri.startswith(b"<") and uri.endswith(b">") for uri in after) else "tsv"
+        return "annif" if _is_annif(head) else "tsv"
     if suffix in (".csv", ".tsv", ".jsonl", ".ndjson"):
         return {".ndjson": "jsonl"}.get(suffix, suffix[1:])
     if b"," in first and b"text" in first:
@@ -66,6 +66,18 @@ def detect_format(path: str | os.PathLike[str]) -> str:
     if not first:
         raise DataError(f"{os.fspath(path)}: the file is empty")
     raise DataError(f"{os.fspath(path)}: unknown format; supported: {', '.join(FORMATS)}, each plain, .gz or .xz")
+
+
+def _is_annif(head: bytes) -> bool:
+    """Whether lines have the form ``text<TAB><uri> <uri>``; a text without subjects does not decide."""
+    is_annif = False
+    for line in [line for line in head.splitlines() if line.strip()][:_SAMPLED_LINES]:
+        _, tab, after = line.partition(b"\t")
+        subjects = after.split()
+        if not tab or not all(uri.startswith(b"<") and uri.endswith(b">") for uri in subjects):
+            return is_annif and line == head.splitlines()[-1]  # the last line may be cut
+        is_annif = is_annif or bool(subjects)
+    return is_annif
 
 
 def iter_records(
@@ -88,6 +100,7 @@ def read(
     format: str | None = None,
     fields: Sequence[str] | None = None,
     label_sep: str = ";",
+    label_field: str = "labels",
     encoding: str = "utf-8",
     label_names: Sequence[Label] | None = None,
     skip_bad: bool = False,
@@ -102,6 +115,7 @@ def read(
     format : one of `FORMATS`; None: detected
     fields : text fields to read, in this order; None: ``text`` if present, else every field with a string
     label_sep : separator of labels in TSV and CSV cells
+    label_field : field or column of the labels
     encoding : encoding of text files
     label_names : names of the labels, for files with label ids
     skip_bad : skip and count bad lines instead of raising `DataError` at the first
@@ -120,9 +134,9 @@ def read(
         features, labels = read_xmc(path, bad, threads)
         names = _named(LabelVocabulary(range(labels.shape[1])), label_names)
         return Dataset(labels, names, X=features, n_skipped=bad.n_skipped, skipped=tuple(bad.skipped), name=name)
-    options = RecordOptions(tuple(fields) if fields else None, label_sep, encoding)
+    options = RecordOptions(tuple(fields) if fields else None, label_sep, encoding, label_field)
     records = []
-    with progress(f"reading {name}", None, verbose) as advance:
+    with progress(f"reading {name}", None, verbose, "records") as advance:
         for record in RECORD_READERS[found](path, options, bad):
             records.append(record)
             advance(1)
@@ -159,7 +173,7 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
         texts=texts,
         relevance=_relevance(records, ids, matrix) if any(r.weights for r in records) else None,
         ids=[r.id if r.id is not None else str(i) for i, r in enumerate(records)]
-        if any(r.id for r in records)
+        if any(r.id is not None for r in records)
         else None,
         n_skipped=bad.n_skipped,
         skipped=tuple(bad.skipped),
@@ -198,36 +212,43 @@ def read_label_names(path: str | os.PathLike[str]) -> list[str]:
     return names
 
 
-def json_line(value: dict[str, object]) -> str:
-    """Format an object as one line of JSON Lines; lone surrogates are escaped, as UTF-8 cannot encode them."""
-    line = json.dumps(value, ensure_ascii=False) + "\n"
-    try:
-        line.encode("utf-8")
-    except UnicodeEncodeError:
-        line = json.dumps(value) + "\n"
-    return line
+WRITERS: dict[str, Writer] = {"jsonl": write_jsonl, "tsv": write_tsv, "csv": write_csv, "annif": write_annif}
+SUFFIXES = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".annif": "annif",
+    ".parquet": "parquet",
+    ".txt": "xmc",
+    ".svm": "xmc",
+    ".npz": "npz",
+}
 
 
 def write(data: Dataset, path: str | os.PathLike[str], *, format: str | None = None) -> None:
-    """Write a data set as JSON Lines (.jsonl), XMC text (.txt, .svm) or NPZ (.npz), by the suffix of the path."""
-    suffix = stem_suffix(path)
-    found = format or {".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "xmc", ".svm": "xmc", ".npz": "npz"}.get(suffix)
-    if found == "jsonl":
-        if data.texts is None:
-            raise DataError("feature vectors cannot be written as JSON Lines; use .txt (XMC text) or .npz")
-        with open_for_writing(path) as out:
-            for i, (text, labels) in enumerate(zip(data.texts, data.labels(), strict=True)):
-                value: dict[str, object] = {} if data.ids is None else {"id": data.ids[i]}
-                value.update({"text": text} if isinstance(text, str) else text)
-                value["labels"] = labels
-                if data.relevance is not None:
-                    value["weights"] = data.relevance.data[
-                        data.relevance.indptr[i] : data.relevance.indptr[i + 1]
-                    ].tolist()
-                out.write(json_line(value).encode("utf-8"))
-        return
+    """Write a data set; the format is given, or by the suffix of the path.
+
+    Texts are written as JSON Lines (.jsonl), TSV, CSV, Parquet, or Annif's short-text TSV (format "annif", or .annif);
+    features as XMC text (.txt, .svm) or NPZ (.npz).
+    """
+    found = format or SUFFIXES.get(stem_suffix(path))
+    if found not in FORMATS:
+        raise DataError(
+            f"{os.fspath(path)}: the suffix names no format; use .jsonl, .tsv, .csv, .parquet or .annif for texts, "
+            ".txt (XMC text) or .npz for features"
+        )
     if found not in ("xmc", "npz"):
-        raise DataError(f"{os.fspath(path)}: this format cannot be written; use .jsonl, .txt (XMC text) or .npz")
+        if data.texts is None:
+            raise DataError(
+                f"feature vectors cannot be written as {NAMES.get(found, found)}; use .txt (XMC text) or .npz"
+            )
+        if found == "parquet":
+            write_parquet(data, path)
+            return
+        with open_for_writing(path) as out:
+            WRITERS[found](data, out)
+        return
     if data.X is None:
         raise DataError("texts cannot be written as a matrix; extract features first")
     if found == "npz":

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.frames import as_array, column_names, is_frame, is_missing, numeric_matrix, to_list, to_python
 from ramify.base.sparse import indicator, indicator_from_lists, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, Label
 from ramify.io.store import Store, StoreWriter
@@ -149,9 +150,15 @@ class LabelVocabulary(Sequence[Label]):
 def encode_labels(y: Any, n_rows: int | None = None) -> tuple[Csr, LabelVocabulary]:
     """Convert labels to an indicator matrix (n × L) and its vocabulary.
 
-    `y` is a list of lists of hashable labels, or an indicator matrix, whose labels are 0 to L-1.
+    `y` is a list or column of lists of hashable labels; an indicator matrix, whose labels are 0 to L-1; or a data frame
+    of 0 and 1, whose columns are the labels.
     """
-    if _is_matrix(y):
+    if y is None:
+        raise DataError("training requires y to be passed, but the target y is None")
+    y = as_array(y)
+    if is_frame(y):
+        matrix, vocabulary = _frame_indicator(y)
+    elif _is_matrix(y):
         matrix = indicator(y)
         vocabulary = LabelVocabulary._range(matrix.shape[1])
     else:
@@ -170,6 +177,10 @@ def align_labels(y: Any, vocabulary: LabelVocabulary) -> tuple[Csr, int]:
     with this vocabulary cannot predict them.
     """
     n_known = len(vocabulary)
+    y = as_array(y)
+    if is_frame(y):
+        matrix, names = _frame_indicator(y)
+        y = [[names[i] for i in row] for row in np.split(matrix.indices, matrix.indptr[1:-1])]
     if _is_matrix(y):
         matrix = indicator(y)
         if matrix.shape[1] != n_known:
@@ -182,6 +193,17 @@ def align_labels(y: Any, vocabulary: LabelVocabulary) -> tuple[Csr, int]:
     return indicator_from_lists(columns, n_known + len(unknown)), n_known
 
 
+def _frame_indicator(y: Any) -> tuple[Csr, LabelVocabulary]:
+    """Indicator and labels of a data frame with a column for each label."""
+    matrix = numeric_matrix(y)
+    if matrix is None:
+        raise DataError(
+            "y is a data frame, but its columns are not all 0 and 1; pass a column of label lists, as in y['labels'], "
+            "or a column for each label"
+        )
+    return indicator(matrix), LabelVocabulary(to_python(name) for name in column_names(y))
+
+
 def _is_matrix(y: Any) -> bool:
     return sparse.issparse(y) or (isinstance(y, np.ndarray) and y.ndim == 2 and y.dtype != object)
 
@@ -191,21 +213,33 @@ def label_rows(y: Any) -> list[list[Label]]:
     if isinstance(y, str | bytes) or not hasattr(y, "__iter__"):
         raise DataError(f"y must be a list of label lists or an n × L indicator matrix; got {type(y).__name__}")
     rows: list[list[Label]] = []
-    for i, row in enumerate(y):
-        if isinstance(row, str | bytes) or not hasattr(row, "__iter__"):
-            raise DataError(f"the labels of row {i} are {row!r}; each row must be a list of labels, such as [{row!r}]")
-        labels = [label.item() if isinstance(label, np.generic) else label for label in row]
-        for label in labels:
-            try:
-                hash(label)
-            except TypeError:
-                raise DataError(
-                    f"label {label!r} of row {i} is not hashable; use a string, a number or a tuple"
-                ) from None
-            if label is None or (isinstance(label, float) and label != label):
-                raise DataError(f"row {i} has the label {label!r}; remove or replace it")
-        rows.append(labels)
+    for i, row in enumerate(to_list(y)):
+        labels = row if type(row) is list else _checked_row(row, i)
+        rows.append([label if type(label) in _PLAIN else _checked_label(label, i) for label in labels])
     return rows
+
+
+_PLAIN = frozenset({str, int})
+
+
+def _checked_row(row: Any, i: int) -> Any:
+    row = to_python(row)
+    if is_missing(row):
+        raise DataError(f"the labels of row {i} are missing ({row!r}); pass an empty list for a row without labels")
+    if isinstance(row, str | bytes) or not hasattr(row, "__iter__"):
+        raise DataError(f"the labels of row {i} are {row!r}; each row must be a list of labels, such as [{row!r}]")
+    return to_list(row)
+
+
+def _checked_label(label: Any, row: int) -> Label:
+    label = to_python(label)
+    try:
+        hash(label)
+    except TypeError:
+        raise DataError(f"label {label!r} of row {row} is not hashable; use a string, a number or a tuple") from None
+    if is_missing(label):
+        raise DataError(f"row {row} has the label {label!r}; remove or replace it")
+    return label  # type: ignore[no-any-return]
 
 
 def _to_json(label: Label) -> Any:

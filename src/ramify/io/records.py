@@ -15,6 +15,8 @@ from ramify.base.types import Document, Label
 from ramify.io.files import BadLines, read_lines
 
 RESERVED = ("id", "labels", "weights")
+ANNIF_COLUMN = "subject_uris"
+"""Column of the subjects in Annif's CSV files, whose subjects are separated by spaces."""
 FLOAT_MAX = 3.4e38  # weights are stored in single precision
 
 
@@ -25,7 +27,7 @@ class Record:
     text: Document
     labels: list[Label]
     weights: list[float] | None = None
-    id: str | None = None
+    id: str | int | None = None
     line: int = 0
 
 
@@ -38,11 +40,13 @@ class RecordOptions:
     fields : names of the text fields; None: ``text`` if present, else every field with a string
     label_sep : separator of labels in TSV and CSV cells
     encoding : encoding of the file
+    label_field : field or column of the labels
     """
 
     fields: tuple[str, ...] | None = None
     label_sep: str = ";"
     encoding: str = "utf-8"
+    label_field: str = "labels"
 
     def __post_init__(self) -> None:
         if not self.label_sep:
@@ -64,7 +68,7 @@ def record_from_object(value: Any, options: RecordOptions, line: int = 0) -> Rec
     """Build a record from a decoded JSON object; raises `RecordError`."""
     if not isinstance(value, dict):
         raise RecordError(f"expected a JSON object, found {type(value).__name__}")
-    labels = [_label(x) for x in _list(value.get("labels", []), "labels")]
+    labels = [_label(x) for x in _list(value.get(options.label_field, []), options.label_field)]
     weights = None
     if value.get("weights") is not None:
         weights = [_weight(w) for w in _list(value["weights"], "weights")]
@@ -73,7 +77,7 @@ def record_from_object(value: Any, options: RecordOptions, line: int = 0) -> Rec
     identity = value.get("id")
     if identity is not None and (isinstance(identity, bool) or not isinstance(identity, str | int)):
         raise RecordError("'id' must be a string or an integer")
-    return Record(_text(value, options), labels, weights, None if identity is None else str(identity), line)
+    return Record(_text(value, options), labels, weights, identity, line)
 
 
 def _text(value: dict[str, Any], options: RecordOptions) -> Document:
@@ -82,7 +86,8 @@ def _text(value: dict[str, Any], options: RecordOptions) -> Document:
         if "text" in value:
             names = ("text",)
         else:
-            names = tuple(k for k, v in value.items() if isinstance(v, str) and k not in RESERVED)
+            taken = (*RESERVED, options.label_field)
+            names = tuple(k for k, v in value.items() if isinstance(v, str) and k not in taken)
             if not names:
                 raise RecordError("no field 'text' and no other field with a string")
             return {k: value[k] for k in names}
@@ -203,8 +208,12 @@ def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, b
         raise DataError(f"{bad.path}:{first[0]}: the header has duplicate column names")
     wanted = options.fields or (("text",) if "text" in header else ())
     missing = [name for name in wanted if name not in header]
-    if not wanted and "labels" not in header:
+    if options.label_field == "labels" and "labels" not in header and ANNIF_COLUMN in header:
+        options = replace(options, label_field=ANNIF_COLUMN, label_sep=" ")  # a CSV file of Annif
+    if not wanted and options.label_field not in header:
         missing = ["text"]  # probably a file without a header
+    if options.label_field != "labels" and options.label_field not in header:
+        missing = [options.label_field]
     if missing or not any(name not in RESERVED for name in header):
         raise DataError(
             f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header: {', '.join(header)[:99]}"
@@ -215,7 +224,7 @@ def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, b
             continue
         cells: dict[str, Any] = dict(zip(header, row, strict=True))
         try:
-            cells["labels"] = _cell_list(cells.get("labels", ""), options.label_sep)
+            cells[options.label_field] = _cell_labels(cells.get(options.label_field, ""), options)
             if "weights" in cells:
                 cells["weights"] = [_number(w) for w in _cell_list(cells["weights"], options.label_sep)] or None
             if not cells.get("id", "x"):
@@ -225,6 +234,14 @@ def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, b
             bad.report(line, str(error))
             continue
         yield record
+
+
+def _cell_labels(cell: str, options: RecordOptions) -> list[Any]:
+    """Labels of a cell; subjects in angle brackets, as Annif writes them, lose the brackets."""
+    labels = _cell_list(cell, options.label_sep)
+    if options.label_field == ANNIF_COLUMN:
+        return [x[1:-1] if isinstance(x, str) and x.startswith("<") and x.endswith(">") else x for x in labels]
+    return labels
 
 
 def _cell_list(cell: str, separator: str) -> list[Any]:

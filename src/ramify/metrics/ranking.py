@@ -28,7 +28,7 @@ from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import as_csr
-from ramify.base.types import AnyArray, BoolArray, ByteArray, Csr, DoubleArray
+from ramify.base.types import AnyArray, BoolArray, ByteArray, Csr, DoubleArray, IntArray
 
 N_DECILES = 10
 
@@ -155,3 +155,13 @@ def frequency_deciles(counts: AnyArray) -> ByteArray:
     deciles = np.empty(len(counts), np.uint8)
     deciles[order] = np.arange(len(counts)) * N_DECILES // max(1, len(counts))
     return deciles
+
+
+def ndcg_by_row(ids: IntArray, truth: Csr, k: int) -> DoubleArray:
+    """nDCG@k of each row (n,), from 0 to 1, for label ids (n, ≥ 1) and true labels (n × L); NaN without a label."""
+    ids = ids[:, :k]
+    rows = np.repeat(np.arange(len(ids)), ids.shape[1])
+    hits = np.asarray(truth[rows, np.maximum(ids, 0).ravel()]).reshape(ids.shape) * (ids >= 0)
+    discounts = 1.0 / np.log2(np.arange(k) + 2)
+    best = np.concatenate([[np.nan], np.cumsum(discounts)])[np.minimum(np.diff(truth.indptr), k)]
+    return np.asarray(hits @ discounts[: ids.shape[1]] / best, np.float64)

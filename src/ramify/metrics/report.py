@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError
+from ramify.base.html import html_table
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import indicator
 from ramify.base.threads import resolve_threads
@@ -109,6 +110,10 @@ class Evaluation:
         return "\n".join([*lines, *self.notes()])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Show the table in a notebook."""
+        return html_table(self.table(), "percent", self.notes())
 
 
 def evaluate(

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from ramify.base.config import Config, param
-from ramify.base.errors import DataError, ModelFormatError, NotFittedError
+from ramify.base.errors import DataError, ModelFormatError, not_fitted
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
@@ -19,6 +19,7 @@ from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.labels import LabelVocabulary, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
+from ramify.models.estimator import Estimator
 
 PREDICT_WIDTH = 100
 """`predict` ranks this many labels first, and more while all labels of a row are above the threshold."""
@@ -33,7 +34,7 @@ class TrainingData(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Model(Config):
+class Model(Estimator, Config):
     """Base of all models.
 
     A subclass is a keyword-only dataclass of its parameters, sets `kind`, and implements the four abstract methods.
@@ -57,8 +58,10 @@ class Model(Config):
 
         Parameters
         ----------
-        X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
-        y : list of lists of hashable labels, or an indicator (n × L)
+        X : list or column of texts, list of dicts of text fields, CSR (n × d), ndarray (n, d), or a data frame of
+            texts or numbers
+        y : list or column of lists of hashable labels, an indicator (n × L), or a data frame with a column of 0 and 1
+            for each label
         """
         data = self._check_training_data(X, y)
         self._fit(data)
@@ -183,7 +186,7 @@ class Model(Config):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "labels_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+            raise not_fitted(self)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "labels_")
@@ -197,7 +200,10 @@ class Model(Config):
         if inputs.kind != self.input_kind_ and not (inputs.kind in numeric and self.input_kind_ in numeric):
             raise DataError(f"this model was trained on {_KINDS[self.input_kind_]}, but X holds {_KINDS[inputs.kind]}")
         if inputs.n_features != self.n_features_in_:
-            raise DataError(f"X has {inputs.n_features} features; this model was trained on {self.n_features_in_}")
+            raise DataError(
+                f"X has {inputs.n_features} features, but {type(self).__name__} is expecting {self.n_features_in_} "
+                "features as input, as in training"
+            )
         return inputs
 
     # ---- what a model implements ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.ranking import Ranking
 from ramify.base.splits import hold_out
-from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models import model_class
 from ramify.models.base import Model, TrainingData
+from ramify.models.estimator import check_sample_weight
 from ramify.rank.combine import Combination, combine_rankings
 
 WIDTH = 100
@@ -69,13 +71,30 @@ class Ensemble(Model):
             setattr(ensemble, name, getattr(first, name))
         return ensemble
 
-    def _fit(self, data: TrainingData) -> None:
+    def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> Self:
+        """Train all models.
+
+        Parameters
+        ----------
+        X, y : as for each of the models
+        sample_weight : weight of each sample (n,), for models that all take it; None: 1
+        """
+        if sample_weight is not None:
+            for model in self.models:
+                if "sample_weight" not in inspect.signature(model.fit).parameters:
+                    raise DataError(f"{type(model).__name__}, a model of the ensemble, takes no sample_weight")
+        data = self._check_training_data(X, y)
+        self._fit(data, None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs)))
+        return self._finish_fit(data)
+
+    def _fit(self, data: TrainingData, sample_weight: AnyArray | None = None) -> None:
         inputs, Y, _ = data
         _first(self.models)
         rows, validation = np.arange(len(inputs)), np.empty(0, np.int64)
         if self.weights == "validation":
             rows, validation = hold_out(Y, self.validation_size, self.seed)
-        self.models_ = [model.clone().fit(_take(inputs, rows), Y[rows]) for model in self.models]
+        options: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
+        self.models_ = [model.clone().fit(_take(inputs, rows), Y[rows], **options) for model in self.models]
         for model in self.models_:
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
         self.weights_ = self._given_weights()

@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import indicator
+from ramify.base.sparse import indicator, indicator_from_lists
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.features.concat import Concat
 from ramify.features.defaults import text_features
 from ramify.features.tfidf import Tfidf
 from ramify.io.inputs import Inputs
+from ramify.io.labels import label_rows
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, check_state
 from ramify.models.features import FeatureModel
@@ -104,19 +106,28 @@ class TreeModel(Model):
         Parameters
         ----------
         X : as in `predict_topk`
-        selected : indicator (n × L) of the labels to score for each row
+        selected : the labels to score for each row, as lists of labels or as an indicator (n × L)
 
         Returns
         -------
         scores : (n × L) with the pattern of `selected`
         """
         inputs = self._check_predict_inputs(X)
-        chosen, n = indicator(selected, "selected"), len(inputs)
+        chosen, n = self._selected_labels(selected), len(inputs)
         if chosen.shape != (n, self.n_labels):
             shape = f"{chosen.shape[0]} × {chosen.shape[1]}"
             raise DataError(f"selected has the shape {shape}, expected {n} × {self.n_labels}")
         threads = resolve_threads(self.threads)
         return TreeEnsemble(self.trees_).score_selected(self._tree_features(inputs, threads), chosen, threads)
+
+    def _selected_labels(self, selected: Any) -> Csr:
+        if sparse.issparse(selected) or (isinstance(selected, np.ndarray) and selected.ndim == 2):
+            return indicator(selected, "selected")
+        rows, ids = label_rows(selected), self.labels_.ids
+        unknown = next((label for row in rows for label in row if label not in ids), None)
+        if unknown is not None:
+            raise DataError(f"selected has the label {unknown!r}, which the model does not know")
+        return indicator_from_lists([[ids[label] for label in row] for row in rows], self.n_labels)
 
     def export_tree(self, index: int = 0, *, n_representatives: int = 3) -> dict[str, Any]:
         """Return a label tree as nested dicts for JSON.

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Self
 
 from ramify.base.config import param
 from ramify.base.progress import progress, steps
-from ramify.base.types import Csr
+from ramify.base.types import AnyArray, Csr
 from ramify.index.tree import LabelTree
 from ramify.models.base import TrainingData
+from ramify.models.estimator import check_sample_weight
 from ramify.models.linear import LinearModel
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
@@ -37,7 +38,7 @@ class OneVsAll(LinearModel):
         super().check_params()
         ScoreTransform.parse(self.score_transform)
 
-    def fit(self, X: Any, y: Any, *, relevance: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, relevance: Any = None, sample_weight: Any = None) -> Self:
         """Train the model.
 
         Parameters
@@ -45,20 +46,23 @@ class OneVsAll(LinearModel):
         X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
         y : list of lists of hashable labels, or an indicator (n × L)
         relevance : weight of each positive in the loss (n × L), with the pattern of y; None: 1
+        sample_weight : weight of each sample in the loss (n,); None: 1
         """
         data = self._check_training_data(X, y)
-        self._fit(data, check_relevance(relevance, data.Y))
+        weights = None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs))
+        self._fit(data, check_relevance(relevance, data.Y), weights)
         return self._finish_fit(data)
 
-    def _fit(self, data: TrainingData, relevance: Csr | None = None) -> None:
+    def _fit(self, data: TrainingData, relevance: Csr | None = None, sample_weight: AnyArray | None = None) -> None:
         X, n_labels = self._fit_features(data.inputs), data.Y.shape[1]
         tree = LabelTree.flat(n_labels)
-        with progress("training", n_labels, self.verbose) as advance:
+        with progress("training", n_labels, self.verbose, "labels") as advance:
             W = fit_ovr(
                 X,
                 data.Y,
                 config=self.linear,
                 relevance=relevance,
+                sample_weight=sample_weight,
                 seed=self.seed,
                 threads=self.threads,
                 progress=steps(advance),

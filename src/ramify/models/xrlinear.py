@@ -34,12 +34,14 @@ from ramify.base.mixed import Mixed
 from ramify.base.progress import progress, steps
 from ramify.base.sparse import as_csr, csr_from_parts
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, FloatArray
+from ramify.base.types import AnyArray, Csr, FloatArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree, paths_in_order
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
 from ramify.models.base import TrainingData
+from ramify.models.estimator import check_sample_weight
+from ramify.models.label_features import check_label_features
 from ramify.models.linear import Beam, LinearModel, TreeModel
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
@@ -66,6 +68,7 @@ class TreeOptions:
     relevance: Csr | None = None
     negatives: Sequence[Csr | None] | None = None
     label_features: Csr | FloatArray | None = None
+    sample_weight: AnyArray | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -82,7 +85,8 @@ class TrainedTreeModel(TreeModel):
         tree: LabelTree | Mapping[Any, Any] | Sequence[Any] | None = None,
         relevance: Any = None,
         negatives: Sequence[Csr | None] | None = None,
-        label_features: Csr | FloatArray | None = None,
+        label_features: Csr | FloatArray | Mapping[Any, str] | None = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Train the model.
 
@@ -95,10 +99,13 @@ class TrainedTreeModel(TreeModel):
         relevance : weight of each positive in the loss (n × L), with the pattern of y; None: 1
         negatives : for each level of the tree, samples that give additional negatives (n × nodes of the level above),
             or None
-        label_features : features of the labels themselves (L × e), used for clustering in addition
+        label_features : features of the labels themselves (L × e), or the text of each label; used for clustering
+        sample_weight : weight of each sample in the loss of the linear classifiers (n,); None: 1
         """
         data = self._check_training_data(X, y)
-        options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, label_features)
+        features = None if label_features is None else check_label_features(label_features, data.labels)
+        weights = None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs))
+        options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, features, weights)
         self._fit(data, options)
         return self._finish_fit(data)
 
@@ -229,7 +236,8 @@ class XRLinear(TrainedTreeModel, LinearModel):
         levels: list[PackedLevel] = []  # as the model keeps them
         mining_levels: list[PackedLevel] = []  # as they propose negatives
         title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
-        with progress(title, sum(tree.widths), self.verbose) as advance:
+        weights = _progress_weights(tree, nodes)
+        with progress(title, sum(tree.widths), self.verbose, "nodes") as advance:
             for t, children in enumerate(tree.levels):
                 M = pool = None
                 if t > 0:
@@ -243,9 +251,10 @@ class XRLinear(TrainedTreeModel, LinearModel):
                     clusters=children,
                     config=self.linear if are_labels else _with_small_weights(self.linear),
                     relevance=None if relevance is None else relevance[t],
+                    sample_weight=options.sample_weight,
                     seed=self.seed + index,
                     threads=self.threads,
-                    progress=steps(advance),
+                    progress=steps(advance, weights[t]),
                 )
                 extra = mining.extra_margins(nodes[t], pool, children, are_labels=are_labels)
                 pack = partial(PackedLevel.pack, children=children, n_sparse=n_sparse, bias=self.linear.bias,
@@ -312,6 +321,16 @@ class XRLinear(TrainedTreeModel, LinearModel):
         size = np.where((np.diff(R.indptr) > 0) & (size > 0), size, 1.0)
         scaled = R.data / np.repeat(size, np.diff(R.indptr))
         return csr_from_parts(scaled.astype(np.float32), R.indices, R.indptr, R.shape)
+
+
+def _progress_weights(tree: LabelTree, nodes: list[Csr]) -> list[float]:
+    """How much of the training a node of each level is, 1 on average: a node near the root sees far more samples."""
+    costs = []
+    for t, children in enumerate(tree.levels):
+        n_samples = np.bincount(nodes[t - 1].indices, minlength=len(children) - 1) if t else [nodes[0].shape[0]]
+        costs.append(float(np.dot(n_samples, np.diff(children))))
+    scale = sum(tree.widths) / max(sum(costs), 1.0)
+    return [scale * cost / width for cost, width in zip(costs, tree.widths, strict=True)]
 
 
 _MINING_THRESHOLD = 0.1

@@ -24,6 +24,7 @@ import numpy as np
 
 from ramify.base.config import param
 from ramify.base.mixed import Mixed
+from ramify.base.progress import message
 from ramify.base.sparse import csr_from_parts, pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, LongArray
@@ -39,6 +40,7 @@ from ramify.models.xrlinear import TrainedTreeModel, TreeOptions, XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Bag, Encoder
+from ramify.nn.encoders.bag import BagEncoder
 from ramify.nn.encoders.samples import Samples, with_embeddings
 from ramify.nn.heads.losses import squared_hinge
 from ramify.nn.heads.shortlist import ShortlistHead
@@ -102,6 +104,12 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
 
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
         options = options or TreeOptions()
+        if isinstance(self.encoder, BagEncoder) and self.encoder.to_dict() == BagEncoder().to_dict():
+            message(
+                f"{self.kind}: no encoder is given, so word embeddings are trained from scratch; for a pretrained "
+                "transformer set encoder to its directory or its name on the Hugging Face hub",
+                self.verbose,
+            )
         samples, threads = self._fit_samples(data.inputs), resolve_threads(self.threads)
         self.bag_: Bag | None = None
         checkpoints = CheckpointDirectory(self.checkpoint_dir)

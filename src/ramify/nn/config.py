@@ -13,15 +13,16 @@ class TrainingConfig(Config):
 
     epochs: int | None = param(
         None,
-        "maximum number of epochs, more where `min_steps` requires it; None: 8, or 5 for a residual layer over fixed "
-        "embeddings",
+        "number of epochs at most; None: 8, or 5 for a residual layer over fixed embeddings, more on small data sets",
         low=1,
     )
     max_samples: int | None = param(
         None, "number of samples to train on in total, in place of `epochs`; None: by epochs", low=1
     )
     batch_size: int = param(256, "samples in a step; larger batches train faster and take fewer steps", low=1)
-    min_steps: int = param(200, "minimum number of steps; small data sets get more epochs", low=1)
+    min_steps: int | None = param(
+        None, "minimum number of steps: small data sets get more epochs; None: 200, or none if `epochs` is set", low=1
+    )
     patience: int = param(2, "validations without a better nDCG@5 after which training stops", low=1)
     validation_size: int = param(
         2000, "samples held out for validation, at most a tenth of the data; 0: none, the last epoch counts", low=0

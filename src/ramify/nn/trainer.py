@@ -18,6 +18,8 @@ from ramify.nn.learner import Learner
 from ramify.nn.optim import Arrays
 from ramify.nn.validation import ValidationScore
 
+MIN_STEPS = 200
+"""Steps of a training at least, unless the number of epochs is set."""
 MIN_VALIDATIONS = 4
 """Validations, each with a checkpoint, of a training that is measured in samples."""
 
@@ -133,7 +135,7 @@ def train(
         state = _TrainingState.resume(checkpoint, key, learner)
     if state is None:
         state = _TrainingState(np.random.default_rng(seed))
-    with blas_threads(product_threads), progress(title, n_steps, verbose) as advance:
+    with blas_threads(product_threads), progress(title, n_steps, verbose, "steps") as advance:
         advance(state.step)
         while state.epoch < epochs and not state.done:
             learner.begin_epoch(state.epoch)
@@ -165,7 +167,8 @@ def train(
 def _schedule(n: int, config: TrainingConfig, epochs: int) -> tuple[int, int]:
     """Samples of an epoch, and the number of epochs."""
     if config.max_samples is None:
-        return n, max(epochs, -(-config.min_steps // -(-n // config.batch_size)))
+        min_steps = config.min_steps or (MIN_STEPS if config.epochs is None else 1)
+        return n, max(epochs, -(-min_steps // -(-n // config.batch_size)))
     n_parts = max(MIN_VALIDATIONS, -(-config.max_samples // n))
     return -(-config.max_samples // n_parts), n_parts
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 import numpy as np
+from scipy import sparse
 
 from ramify import native
 from ramify.base.config import Config, param
@@ -115,6 +116,7 @@ def fit_ovr(
     clusters: LongArray | None = None,
     config: LinearConfig | None = None,
     relevance: Csr | None = None,
+    sample_weight: AnyArray | None = None,
     seed: int = 0,
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
@@ -130,6 +132,7 @@ def fit_ovr(
     clusters : (clusters + 1,) children pointers: cluster c has the labels from clusters[c] to clusters[c + 1]; None:
         one cluster. A label that belongs to several clusters is a column of Y in each
     relevance : factor on the cost of each positive, with the sparsity pattern of Y; None: 1
+    sample_weight : factor on the cost of each sample (n,), as a positive and as a negative; None: 1
     progress : called with the number of labels trained so far
 
     Returns
@@ -147,6 +150,8 @@ def fit_ovr(
         raise DataError(f"clusters must be pointers that ascend from 0 to the number of labels, {n_labels}")
     if M is not None and M.shape != (n, len(indptr) - 1):
         raise DataError(f"M must be {n} samples × {len(indptr) - 1} clusters; it is {M.shape[0]} × {M.shape[1]}")
+    if sample_weight is not None:
+        M, relevance = _weighted(Y, M, relevance, sample_weight, len(indptr) - 1)
     negatives = None if M is None else _without_zeros(as_csr(M, "M"))
     if negatives is not None and negatives.nnz and negatives.data.min() < 0:
         raise DataError("M has negative weights; the weight of a sample as a negative must not be below 0")
@@ -177,6 +182,19 @@ def fit_ovr(
     if config.tail_threshold is None:
         return W
     return drop_small_weights(W, mixed.sparse.shape[1], config.thresholds(n_samples))
+
+
+def _weighted(
+    Y: Csr, M: Csr | None, relevance: Csr | None, sample_weight: AnyArray, n_clusters: int
+) -> tuple[Csr, Csr]:
+    """Negatives M (n × clusters) and relevance (n × L), multiplied by the weights of the samples (n,)."""
+    scale = sparse.diags_array(np.asarray(sample_weight, np.float32), format="csr")
+    if M is None:
+        M = np.ones((len(sample_weight), n_clusters), np.float32)
+    relevance = _without_zeros(as_csr(Y, "Y")) if relevance is None else relevance
+    weighted = relevance.copy()
+    weighted.data = weighted.data * np.repeat(sample_weight, np.diff(weighted.indptr)).astype(np.float32)
+    return sparse.csr_matrix(scale @ M), weighted
 
 
 def drop_small_weights(W: Csr, n_sparse: int, thresholds: FloatArray) -> Csr:

@@ -39,6 +39,9 @@ from ramify.nn.label_embeddings import LabelEncoderConfig
 from ramify.nn.label_index import LabelIndex
 from ramify.nn.learner import Learner
 from ramify.nn.sampling.refreshed import RefreshedShortlists
+from ramify.nn.trainer import MIN_STEPS
+
+EPOCHS = 6
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -51,7 +54,7 @@ class LightDXML(DeepXMLModel):
     kind: ClassVar[str] = "lightdxml"
 
     training: TrainingConfig = param(
-        factory=lambda: TrainingConfig(epochs=6), doc="training of encoder and classifiers"
+        factory=TrainingConfig, doc="training of encoder and classifiers; without a number of epochs, 6"
     )
     index: AnnConfig = param(factory=lambda: AnnConfig(rescore=False), doc="approximate nearest neighbor search")
     refresh_every: int = param(
@@ -79,7 +82,14 @@ class LightDXML(DeepXMLModel):
         del phi  # the sampler drops it after the first refresh
         validator = self._validator(split, split.samples, sampler, self.beta)
         learner = Learner(
-            encoder, head, sampler, validator, split.samples, self.training, seed=self.seed + 1, threads=threads
+            encoder,
+            head,
+            sampler,
+            validator,
+            split.samples,
+            _with_epochs(self.training),
+            seed=self.seed + 1,
+            threads=threads,
         )
         title = "training"
         history = self._train(learner, split.rows, title=title, seed=self.seed + 2, checkpoint=checkpoints.path(title))
@@ -107,3 +117,10 @@ class LightDXML(DeepXMLModel):
         dim = self.encoder_.dim
         self.label_index_ = LabelIndex.load_from(store, state.get("labels"), "labels_", dim, self.n_labels)
         return dim
+
+
+def _with_epochs(training: TrainingConfig) -> TrainingConfig:
+    """Default number of epochs: fewer than other models need, since shortlists are refreshed with the encoder."""
+    if training.epochs is not None:
+        return training
+    return training.clone().set_params(epochs=EPOCHS, min_steps=training.min_steps or MIN_STEPS)

@@ -24,6 +24,7 @@ from ramify.nn.encoders.backends.torch import TorchBackend
 from ramify.nn.encoders.cache import cache_directory, digest_of, write_array
 from ramify.nn.encoders.devices import find_devices, has_bfloat16, import_torch
 from ramify.nn.encoders.fine_tuning import FineTuner, Tape
+from ramify.nn.encoders.hub import check_hub
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.encoders.tokenizer import TextTokenizer
 from ramify.nn.encoders.tokens import Tokens
@@ -104,12 +105,22 @@ class Transformer:
 
         local = Path(config.model).expanduser()
         source = str(local) if local.is_dir() else config.model
-        options: dict[str, Any] = {"local_files_only": local.is_dir()}
+
+        def read(local_files_only: bool) -> tuple[Any, Any]:
+            options: dict[str, Any] = {"local_files_only": local_files_only}
+            tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
+            return tokenizer, AutoModel.from_pretrained(source, use_safetensors=True, **options)
+
         shows_progress = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()
         try:
-            tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
-            module = AutoModel.from_pretrained(source, use_safetensors=True, **options)
+            try:
+                tokenizer, module = read(local_files_only=True)  # a directory, or what was downloaded before
+            except (OSError, ValueError):
+                if local.is_dir():
+                    raise
+                check_hub(config.model)
+                tokenizer, module = read(local_files_only=False)
         except (OSError, ValueError) as error:
             raise DataError(
                 f"cannot open the model {config.model!r}: {error}. Pass the directory of a Hugging Face model with "
@@ -152,7 +163,7 @@ class Transformer:
         """
         if self._last is not None and self._last[0] == tokens.digest():
             return self._last[1]
-        with progress("embedding texts", len(tokens), verbose) as advance:
+        with progress("embedding texts", len(tokens), verbose, "texts") as advance:
             pooled = self.backend.encode(tokens, max(1, threads), advance)
         embeddings = np.ascontiguousarray(normalize_rows(pooled) * np.float32(EMBEDDING_NORM), np.float32)
         embeddings.flags.writeable = False

@@ -1,0 +1,80 @@
+"""Evaluation of saved predictions, of several models side by side, and over several seeds."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ramify.base.errors import DataError
+from ramify.base.ranking import Ranking
+from ramify.cli.options import read_data
+from ramify.cli.predictions import read_predictions
+from ramify.io.dataset import Dataset
+from ramify.io.labels import LabelVocabulary
+from ramify.metrics.report import Evaluation, evaluate
+
+SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10", "R@100", "micro-F1")
+"""Metrics of a comparison, as far as they were computed."""
+
+
+def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> Evaluation:
+    """Compare a file of predictions with labeled data, row by row, or by id where both have ids."""
+    ranking, ids = read_predictions(path)
+    if ids is not None and data.ids is not None:
+        row_of = {str(i): row for row, i in enumerate(ids)}
+        missing = next((i for i in data.ids if str(i) not in row_of), None)
+        if missing is not None:
+            raise DataError(f"{path}: no prediction for the id {missing!r} of {data.name}")
+        ranking = ranking[np.array([row_of[str(i)] for i in data.ids])]
+    if len(ranking) != len(data):
+        raise DataError(f"{path} has predictions for {len(ranking):,} samples, {data.name} has {len(data):,}")
+    truth = data.labels()
+    if all(isinstance(label, int) for row in truth for label in row):
+        ranking = _with_integer_labels(ranking)
+    y_train = read_data(args.train, args).labels() if args.train else None
+    return evaluate(
+        ranking if y_train is None else _with_labels(ranking, y_train),
+        truth,
+        y_train,
+        ks=args.ks,
+        propensity=args.propensity,
+        unseen=args.unseen,
+        threads=args.threads,
+    )
+
+
+def _with_labels(ranking: Ranking, y_train: list[list[Any]]) -> Ranking:
+    """Add the training labels that no prediction has: they, too, are labels of the model."""
+    names = LabelVocabulary([*(ranking.names or ()), *(set().union(*y_train) - set(ranking.names or ()))])
+    return dataclasses.replace(ranking, names=names, n_labels=len(names))
+
+
+def _with_integer_labels(ranking: Ranking) -> Ranking:
+    """TSV and CSV have no types: labels that all look like integers are compared with integers."""
+    names = list(ranking.names or ())
+    if not all(isinstance(n, str) and n.lstrip("-").isdecimal() for n in names):
+        return ranking
+    return dataclasses.replace(ranking, names=LabelVocabulary(int(str(name)) for name in names))
+
+
+def comparison(results: Mapping[str, Evaluation]) -> list[list[str]]:
+    """Table of several evaluations, one row each."""
+    values = {name: result.to_dict() for name, result in results.items()}
+    shown = [metric for metric in SHOWN if any(metric in v for v in values.values())]
+    rows = [[name, *(f"{v[metric]:.2f}" if metric in v else "" for metric in shown)] for name, v in values.items()]
+    return [["", *shown], *rows]
+
+
+def seeds_table(results: Sequence[Evaluation]) -> list[list[str]]:
+    """Mean and standard deviation of each metric over several seeds."""
+    values: list[dict[str, Any]] = [result.to_dict() for result in results]
+    rows = [["", "mean", "deviation", "minimum", "maximum"]]
+    for metric in values[0]:
+        found = np.array([v[metric] for v in values])
+        numbers = (found.mean(), found.std(ddof=1), found.min(), found.max())
+        rows.append([metric, *(f"{number:.2f}" for number in numbers)])
+    return rows

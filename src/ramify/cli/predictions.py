@@ -1,0 +1,209 @@
+"""Files of predictions: written by ``ramify predict --out``, read by ``ramify evaluate``.
+
+JSON Lines have an object for each sample: ``id`` (if it has one) and ``labels``, a list of ``label`` and ``score``. TSV
+and CSV have a line for each predicted label. Parquet has the columns ``id``, ``labels`` and ``scores``. NPZ has the
+scores as a CSR matrix (n × L), as `scipy.sparse.save_npz` writes it, and ``label_names``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+from ramify.base.errors import DataError
+from ramify.base.ranking import Ranking
+from ramify.io.files import BadLines, open_for_writing, read_lines, stem_suffix
+from ramify.io.labels import LabelVocabulary
+from ramify.io.writers import json_line
+
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".tsv": "tsv", ".csv": "csv", ".npz": "npz", ".parquet": "parquet"}
+Key = dict[str, str | int]
+"""What identifies a sample: its id, its line, or nothing."""
+
+
+class PredictionWriter(Protocol):
+    """Writes rankings as they come."""
+
+    def write(self, ranking: Ranking, keys: list[Key]) -> None:
+        """Write the rows of a ranking."""
+
+
+def prediction_format(path: str | None) -> str:
+    """Format of a file of predictions by its suffix; JSON Lines on standard output and for a device."""
+    if path is None or (Path(path).exists() and not Path(path).is_file()):
+        return "jsonl"
+    suffix = stem_suffix(path)
+    if suffix and suffix not in FORMATS:
+        raise DataError(
+            f"{path}: predictions are not written as {suffix}; use {', '.join(dict.fromkeys(FORMATS))} (or .gz, .xz)"
+        )
+    return FORMATS.get(suffix, "jsonl")
+
+
+@contextlib.contextmanager
+def open_predictions(path: str | None, kind: str) -> Iterator[PredictionWriter]:
+    """Open a file for predictions; None: standard output."""
+    if path is None:
+        yield _Lines(sys.stdout)
+        return
+    with open_for_writing(path) as file:
+        if kind in ("npz", "parquet"):
+            table = _Table()
+            yield table
+            (table.save_npz if kind == "npz" else table.save_parquet)(file)
+            return
+        with io.TextIOWrapper(file, encoding="utf-8", write_through=True, newline="") as text:
+            yield _Lines(text) if kind == "jsonl" else _Cells(text, "\t" if kind == "tsv" else ",")
+
+
+class _Lines:
+    """JSON Lines."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self._out = out
+
+    def write(self, ranking: Ranking, keys: list[Key]) -> None:
+        for labels, key in zip(ranking.labels(), keys, strict=True):
+            value: dict[str, Any] = {
+                **key,
+                "labels": [{"label": label, "score": round(score, 6)} for label, score in labels],
+            }
+            self._out.write(json_line(value))
+        self._out.flush()
+
+
+class _Cells:
+    """TSV or CSV: a line for each label of each sample."""
+
+    def __init__(self, out: IO[str], delimiter: str) -> None:
+        self._writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
+        self._writer.writerow(["id", "rank", "label", "score"])
+        self._row = 0
+
+    def write(self, ranking: Ranking, keys: list[Key]) -> None:
+        for labels, key in zip(ranking.labels(), keys, strict=True):
+            name = next(iter(key.values()), self._row)
+            self._writer.writerows([name, i + 1, label, f"{score:.6g}"] for i, (label, score) in enumerate(labels))
+            self._row += 1
+
+
+class _Table:
+    """Rankings of all samples, written at the end."""
+
+    def __init__(self) -> None:
+        self._rankings: list[Ranking] = []
+        self._keys: list[Key] = []
+
+    def write(self, ranking: Ranking, keys: list[Key]) -> None:
+        self._rankings.append(ranking)
+        self._keys += keys
+
+    def _all(self) -> Ranking:
+        if not self._rankings:
+            raise DataError("there are no predictions to write")
+        return Ranking.concat(self._rankings)
+
+    def save_npz(self, file: Any) -> None:
+        ranking = self._all()
+        scores = ranking.to_csr()
+        labels = list(ranking.names or range(ranking.n_labels))
+        is_int = all(type(label) is int for label in labels)
+        names = np.array(labels if is_int else [str(label) for label in labels])
+        parts = {name: getattr(scores, name) for name in ("data", "indices", "indptr", "shape")}
+        np.savez(file, format=np.array("csr"), label_names=names, **parts)
+
+    def save_parquet(self, file: Any) -> None:
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as parquet
+        except ImportError as error:
+            raise ImportError("writing Parquet needs pyarrow: pip install 'ramify[parquet]'") from error
+        rows = self._all().labels()
+        columns: dict[str, Any] = {"labels": [[x for x, _ in row] for row in rows]}
+        columns["scores"] = pa.array([[score for _, score in row] for row in rows], pa.list_(pa.float32()))
+        if any(self._keys):
+            columns = {"id": [next(iter(key.values()), None) for key in self._keys], **columns}
+        parquet.write_table(pa.table(columns), file)
+
+
+def read_predictions(path: str) -> tuple[Ranking, list[Any] | None]:
+    """Read a file of predictions; returns the ranking and the ids of its rows, if it has any."""
+    kind = prediction_format(path)
+    if kind == "npz":
+        return _read_npz(path), None
+    rows, ids = {"jsonl": _read_jsonl, "parquet": _read_parquet}.get(kind, _read_cells)(path)
+    names = LabelVocabulary.of([[label for label, _ in row] for row in rows])
+    if not len(names):
+        raise DataError(f"{path}: no predicted labels; expected the output of ramify predict")
+    k = max(1, max(len(row) for row in rows))
+    found, scores = np.full((len(rows), k), -1, np.int32), np.full((len(rows), k), -np.inf, np.float32)
+    for i, row in enumerate(rows):
+        row.sort(key=lambda pair: -pair[1])
+        found[i, : len(row)] = [names.ids[label] for label, _ in row]
+        scores[i, : len(row)] = [score for _, score in row]
+    return Ranking(found, scores, len(names), names), ids if any(i is not None for i in ids) else None
+
+
+_Rows = tuple[list[list[tuple[Any, float]]], list[Any]]
+
+
+def _read_jsonl(path: str) -> _Rows:
+    rows, ids = [], []
+    for number, line in read_lines(path, "utf-8", BadLines(path, skip=False)):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+            rows.append([(entry["label"], float(entry["score"])) for entry in value["labels"]])
+            ids.append(value.get("id"))
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{path}:{number}: not a prediction as ramify predict writes it: {error!r}") from None
+    return rows, ids
+
+
+def _read_cells(path: str) -> _Rows:
+    lines = read_lines(path, "utf-8", BadLines(path, skip=False))
+    delimiter = "\t" if stem_suffix(path) == ".tsv" else ","
+    reader = csv.DictReader((line for _, line in lines), delimiter=delimiter)
+    rows: dict[str, list[tuple[Any, float]]] = {}
+    try:
+        for cells in reader:
+            rows.setdefault(cells["id"], []).append((cells["label"], float(cells["score"])))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{path}:{reader.line_num}: expected the columns id, rank, label and score: {error}") from None
+    return list(rows.values()), list(rows)
+
+
+def _read_parquet(path: str) -> _Rows:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ImportError("reading Parquet needs pyarrow: pip install 'ramify[parquet]'") from error
+    columns = parquet.read_table(path).to_pydict()
+    if not {"labels", "scores"} <= set(columns):
+        raise DataError(f"{path}: expected the columns labels and scores, found {', '.join(columns)}")
+    pairs = zip(columns["labels"], columns["scores"], strict=True)
+    rows = [list(zip(labels, scores, strict=True)) for labels, scores in pairs]
+    return rows, columns.get("id", [None] * len(rows))
+
+
+def _read_npz(path: str) -> Ranking:
+    from scipy import sparse
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            parts = [arrays[name] for name in ("data", "indices", "indptr")]
+            names = arrays["label_names"].tolist()
+            scores = sparse.csr_matrix(tuple(parts), shape=tuple(arrays["shape"].tolist()))
+    except (KeyError, ValueError, OSError) as error:
+        raise DataError(f"{path}: not a file of predictions: {error}") from error
+    k = max(1, int(np.diff(scores.indptr).max(initial=1)))
+    return Ranking.from_csr(scores, k, LabelVocabulary(names))

@@ -1,0 +1,161 @@
+"""What ``ramify train`` does around `fit`: checks before the work, options of `fit`, estimates."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ramify.base.errors import DataError
+from ramify.cli.output import print_message
+from ramify.io.dataset import Dataset
+from ramify.io.files import BadLines, read_lines
+from ramify.io.store import StoreWriter
+from ramify.models.base import Model
+
+MIN_FREE = 32 << 20
+"""Free bytes that a save needs at least."""
+ESTIMATED_KINDS = ("popular", "xr-linear", "one-vs-all")
+"""Models whose time and size a dry run measures on a subset; others take too long for that."""
+SUBSET = 2000
+
+
+def check_output(path: str) -> None:
+    """Raise before the work if a model cannot be saved to a path."""
+    StoreWriter(path)  # checks the path, writes nothing
+    parent = Path(path).resolve().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise DataError(f"{path} cannot be written: {parent} is not a directory with write permission")
+
+
+def check_space(path: str, data: Dataset) -> None:
+    """Raise before the work if the disk is nearly full: a model takes about a quarter of the data or more."""
+    parent = Path(path).resolve().parent
+    while not parent.exists():
+        parent = parent.parent
+    needed, free = max(MIN_FREE, _bytes_of(data) // 4), shutil.disk_usage(parent).free
+    if free < needed:
+        raise DataError(f"{path}: {free / 1e6:,.0f} MB are free, but the model may need {needed / 1e6:,.0f} MB")
+
+
+def _bytes_of(data: Dataset) -> int:
+    if data.texts is not None:
+        return sum(len(t) if isinstance(t, str) else sum(map(len, t.values())) for t in data.texts)
+    X: Any = data.X
+    return int(X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes + X.indices.nbytes)
+
+
+def check_train_options(model: Model, args: argparse.Namespace) -> None:
+    """Raise for options that the model does not take, or that need others."""
+    takes = inspect.signature(model.fit).parameters
+    for option, name in (("--label-features", "label_features"), ("--tree", "tree")):
+        if getattr(args, name) and name not in takes:
+            raise ValueError(f"{model.kind} takes no {option}; it is for models with label trees, such as xr-linear")
+    if args.seeds > 1 and not args.dev:
+        raise ValueError("--seeds compares several trainings on a data file; name it with --dev")
+    if not args.out and not args.dry_run:
+        raise ValueError("--out DIR is required, except with --dry-run")
+
+
+def fit_options(model: Model, args: argparse.Namespace) -> dict[str, Any]:
+    """Options of `fit` from the files of ``--label-features`` and ``--tree``, both keyed by label."""
+    options: dict[str, Any] = {}
+    if args.label_features:
+        options["label_features"] = read_by_label(args.label_features, "text")
+    if args.tree:
+        options["tree"] = read_by_label(args.tree, "path")
+    return options
+
+
+def read_by_label(path: str, field: str) -> dict[Any, Any]:
+    """Read values keyed by label: JSON Lines with ``label`` and a field, or lines ``label<TAB>value``.
+
+    A ``path`` is a list of names from the root down; in a TSV file they are separated by ``/``.
+    """
+    values: dict[Any, Any] = {}
+    for number, line in read_lines(path, "utf-8", BadLines(path, skip=False)):
+        if not line.strip():
+            continue
+        if line.lstrip().startswith("{"):
+            try:
+                entry = json.loads(line)
+                label, value = entry["label"], entry[field]
+            except (ValueError, KeyError) as error:
+                raise DataError(f"{path}:{number}: expected an object with label and {field}: {error!r}") from None
+        else:
+            label, tab, text = line.partition("\t")
+            if not tab:
+                raise DataError(f"{path}:{number}: no tab between label and {field}")
+            value = text.strip("/").split("/") if field == "path" else text
+        if label in values:
+            raise DataError(f"{path}:{number}: the label {label!r} occurs twice")
+        values[label] = value
+    return values
+
+
+def fit_model(model: Model, data: Dataset, options: dict[str, Any]) -> None:
+    """Fit with the weights of the data file, if the model uses them; each column of a label matrix is a label."""
+    options = dict(options)
+    has_columns = data.X is not None
+    if data.relevance is not None and model.uses_relevance:
+        options["relevance"] = data.relevance if has_columns else data.encoded_relevance()
+    elif data.relevance is not None:
+        print_message(f"warning: {model.kind} does not use the weights of {data.name}")
+    if not has_columns:
+        model.fit(data.inputs, data.labels(), **options)
+        return
+    for name in ("label_features", "tree"):
+        if isinstance(options.get(name), dict):  # their keys are labels, but those of an indicator are its columns
+            ids = data.label_names.ids
+            options[name] = {ids[label]: value for label, value in options[name].items() if label in ids}
+    model.fit(data.inputs, data.Y, **options)
+    model.labels_ = data.label_names
+
+
+def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
+    """Table of what would be read, and estimates of time, memory and size from a training on a subset."""
+    used = int((np.bincount(data.Y.indices, minlength=data.n_labels) > 0).sum())
+    rows = [
+        ["model", repr(model)],
+        ["samples", f"{len(data):,}"],
+        ["labels", f"{used:,}"],
+        ["labels per sample", f"{data.Y.nnz / max(1, len(data)):.2f}"],
+        ["save to", out or "-"],
+    ]
+    if model.kind not in ESTIMATED_KINDS or len(data) < 20:
+        return [*rows, ["estimates", f"none for {model.kind}" if len(data) >= 20 else "none for so few samples"]]
+    sizes = [min(SUBSET, len(data)) // 2, min(SUBSET, len(data))]
+    random, seconds, stored = np.random.default_rng(0), [], []
+    for size in sizes:
+        subset = data.subset(np.sort(random.permutation(len(data))[:size]))
+        started = time.perf_counter()
+        trained = model.clone().set_params(verbose=0)
+        fit_model(trained, subset, {})
+        seconds.append(time.perf_counter() - started)
+        with tempfile.TemporaryDirectory() as directory:
+            trained.save(Path(directory) / "m")
+            stored.append(sum(f.stat().st_size for f in (Path(directory) / "m").iterdir()))
+
+    def extrapolated(values: list[float]) -> float:
+        """Growth between the two subsets as a power of their size, between constant and quadratic."""
+        power = np.clip(np.log2(max(values[1], 1e-9) / max(values[0], 1e-9)), 0.0, 2.0)
+        return float(values[1] * (len(data) / sizes[1]) ** power)
+
+    bytes_stored = extrapolated([float(s) for s in stored])
+    features = _bytes_of(data) if data.texts is None else 2 * _bytes_of(data)
+    return [
+        *rows,
+        ["time, estimated", f"{extrapolated(seconds):,.0f} s (from {sizes[1]:,} samples)"],
+        ["memory, estimated", f"{(2 * features + 3 * bytes_stored + (150 << 20)) / 1e6:,.0f} MB"],
+        ["model size, estimated", f"{bytes_stored / 1e6:,.1f} MB"],
+    ]

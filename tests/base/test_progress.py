@@ -1,0 +1,82 @@
+"""Progress in logs: a line every few seconds, with unit and time left."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from neural import topics
+from scipy import sparse
+
+import ramify
+from ramify.base import progress as module
+from ramify.base.progress import duration, message, progress, seconds_left, steps
+from ramify.index.tree import LabelTree
+from ramify.models.xrlinear import _progress_weights
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that advances by four seconds each time it is read."""
+    ticks = itertools.count(0.0, 4.0)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(ticks))
+
+
+def test_log_lines(clock, capsys):
+    with progress("training", 100, 1, "labels") as advance:
+        for _ in range(10):
+            advance(10)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3  # every third call is 12 seconds after the last line
+    assert lines[0] == "training: 30 of 100 labels, 30 %, 0:12 elapsed, 0:28 left"
+    with progress("reading", None, 1, "records") as advance:
+        for _ in range(3):
+            advance(1000, "part 2")
+    assert capsys.readouterr().err == "reading (part 2): 3,000 records, 0:12 elapsed\n"
+
+
+def test_silence(clock, capsys):
+    with progress("training", 100, 0) as advance:
+        for _ in range(10):
+            advance(10)
+    message("nothing", 0)
+    assert capsys.readouterr().err == ""
+    message("something")
+    assert capsys.readouterr().err == "something\n"
+
+
+def test_short_work_writes_no_line(capsys):
+    texts, labels = topics(100)
+    ramify.XRLinear().fit(texts, labels)
+    assert capsys.readouterr().err == ""
+
+
+def test_time_left():
+    assert seconds_left(25, 100, 10.0) == 30.0
+    assert seconds_left(0, 100, 10.0) is None
+    assert seconds_left(10, None, 10.0) is None
+    assert [duration(s) for s in (5, 750, 3723)] == ["0:05", "12:30", "1:02:03"]
+
+
+def test_bar_in_a_notebook(monkeypatch):
+    """A kernel has no terminal; rich writes bars to its cells."""
+    monkeypatch.setitem(module.sys.modules, "ipykernel", object())
+    assert module.in_notebook()
+    with progress("training", 10, 1, "labels") as advance:
+        advance(10, "note")
+
+
+def test_steps_are_weighted_by_the_samples_of_a_node():
+    """Nodes near the root take longer than labels: the time left follows the work, not the number of nodes."""
+    seen = []
+    report = steps(lambda step, note=None: seen.append(step), 0.5)
+    report(4)
+    report(4)
+    report(10)
+    assert seen == [2.0, 3.0]
+    tree = LabelTree.from_chain([sparse.csr_matrix(np.repeat(np.eye(2), 4, axis=0))])
+    Y = sparse.csr_matrix(np.eye(8)[np.arange(80) % 8])
+    weights = _progress_weights(tree, tree.project(Y))
+    assert weights[0] == pytest.approx(2 * weights[1])  # 80 samples of the root, 40 of each cluster
+    assert sum(w * n for w, n in zip(weights, tree.widths, strict=True)) == pytest.approx(sum(tree.widths))
