@@ -252,7 +252,7 @@ def test_inspect(model, train, tmp_path, capsys):
     assert "tree0_" in output(capsys, "inspect", model, "--arrays")
     with_data = output(capsys, "inspect", model, "--data", train)
     assert "nDCG" in with_data
-    assert with_data.index("nDCG") < with_data.index("parameter")  # what matters first
+    assert with_data.index("nDCG") < with_data.index("\nparameter ")  # what matters first
     captured = main(["inspect", str(model), "--plots", str(tmp_path / "plots")]), capsys.readouterr()
     assert captured[0] == 1
     assert captured[1].out == ""  # nothing was printed before the error

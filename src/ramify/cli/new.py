@@ -43,7 +43,8 @@ def toml_of(model: Model, changed: dict[str, Any] | None = None) -> str:
     defaults = flat_params(type(model)())
     own = flat_params(model)
     if changed is None:
-        changed = {path: value for path, value in own.items() if path not in defaults or defaults[path] != value}
+        is_default = {path: path in defaults and _toml(defaults[path]) == _toml(value) for path, value in own.items()}
+        changed = {path: value for path, value in own.items() if not is_default[path]}
     lines = [f"# Parameters of {model.kind}, for: ramify train {model.kind} train.jsonl --config FILE --out DIR", ""]
     for info in type(model).describe(defaults=model):
         value = own.get(info.path, info.default)
