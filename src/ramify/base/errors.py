@@ -17,3 +17,7 @@ class ModelFormatError(RamifyError, ValueError):
 
 class NotFittedError(RamifyError, ValueError, AttributeError):
     """A model or a feature extractor is used before `fit`."""
+
+
+class NotCalibratedError(RamifyError, ValueError):
+    """Probabilities are asked of a model that has not been calibrated."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
@@ -10,18 +11,21 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from ramify.base.config import Config, param
-from ramify.base.errors import DataError, ModelFormatError, NotFittedError
-from ramify.base.ranking import Ranking
+from ramify.base.errors import DataError, ModelFormatError, NotCalibratedError, NotFittedError
+from ramify.base.ranking import Ranking, strictly_descending
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
-from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
+from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
 from ramify.io.inputs import Inputs, check_inputs
-from ramify.io.labels import LabelVocabulary, encode_labels
+from ramify.io.labels import LabelVocabulary, align_labels, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
+from ramify.native.matrix import ranking_hits
+from ramify.rank.decisions import DecisionRule, HeldOut, Threshold, load_rule, parse_rule
+from ramify.rank.probabilities import Calibration, fit_calibration
 
-PREDICT_WIDTH = 100
-"""`predict` ranks this many labels first, and more while all labels of a row are above the threshold."""
+CALIBRATION_LABELS = 100
+"""Best labels of a held-out row that probabilities and decision rules are fitted to."""
 
 
 class TrainingData(NamedTuple):
@@ -64,27 +68,115 @@ class Model(Config):
         self._fit(data)
         return self._finish_fit(data)
 
-    def predict_topk(self, X: Any, k: int = 10) -> Ranking:
-        """Return the k best labels of each row; fewer if there are fewer labels."""
+    def fit_calibrated(
+        self, X: Any, y: Any, *, fraction: float = 0.1, rule: DecisionRule | str = "maximize-f1", max_rows: int = 10_000
+    ) -> Self:
+        """Train the model on all rows, and calibrate it as `calibrate` does, without further data.
+
+        A copy of the model is trained without a random `fraction` of the rows, at most `max_rows`, and calibrated on
+        these: training takes about twice as long, and no row is lost to it.
+        """
+        if not 0 < fraction < 1:
+            raise ValueError(f"fraction must be between 0 and 1; got {fraction!r}")
+        data = self._check_training_data(X, y)
+        n = len(data.inputs)
+        order = np.random.default_rng(self.seed).permutation(n)
+        n_held = max(1, min(max_rows, round(fraction * n)))
+        held, rest = np.sort(order[:n_held]), np.sort(order[n_held:])
+        copy = self.clone().fit(take_rows(data.inputs, rest), data.Y[rest])
+        copy.calibrate(take_rows(data.inputs, held), data.Y[held], rule=rule)
+        self.fit(X, y)
+        self._set_decisions(copy.calibration_, copy.rule_)
+        return self
+
+    def calibrate(self, X: Any, y: Any, *, rule: DecisionRule | str = "maximize-f1") -> Self:
+        """Fit probabilities and a decision rule on held-out rows, which the model was not trained on.
+
+        Rows of the training data would make the probabilities too high. True labels that the model does not know
+        count as missed. A rule with a guarantee is fitted to one half of the rows, the probabilities to the other.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        rule : decides which labels `predict` returns; see `ramify.rank.decisions`
+        """
+        rule = parse_rule(rule)
+        inputs = self._check_predict_inputs(X)
+        truth, _ = align_labels(y, self.labels_)
+        if truth.shape[0] != len(inputs):
+            raise DataError(f"X has {len(inputs)} rows, y has {truth.shape[0]}")
+        ids, scores = self._ranked(inputs, min(CALIBRATION_LABELS, self.n_labels))
+        first = second = np.arange(len(ids))
+        if rule.has_guarantee:
+            order = np.random.default_rng(self.seed).permutation(len(ids))
+            first, second = np.sort(order[::2]), np.sort(order[1::2])
+        calibration = fit_calibration(scores[first], ranking_hits(ids[first], truth[first], 1))
+        values = calibration(scores[second]) if rule.needs_probabilities else scores[second]
+        fitted = rule.fit(HeldOut(ids[second], values, truth[second], self.n_labels))
+        self._set_decisions(calibration, fitted)
+        return self
+
+    def _set_decisions(self, calibration: Calibration | None, rule: DecisionRule | None) -> None:
+        self.calibration_ = calibration
+        self.rule_ = rule
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the model gives probabilities; `calibration_.n_rows` is the number of rows they were fitted to."""
+        return getattr(self, "calibration_", None) is not None
+
+    def predict_topk(self, X: Any, k: int = 10, *, probabilities: bool = False) -> Ranking:
+        """Return the k best labels of each row; fewer if there are fewer labels.
+
+        The scores of a row descend strictly. With `probabilities` they are those of `predict_proba`.
+        """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise ValueError(f"k must be a positive integer; got {k!r}")
         inputs = self._check_predict_inputs(X)
-        ids, scores = self._predict_topk(inputs, min(int(k), self.n_labels))
-        return Ranking(ids, scores, self.n_labels, self.labels_)
+        calibration = self._check_calibrated() if probabilities else None
+        ids, scores = self._ranked(inputs, min(int(k), self.n_labels))
+        if calibration is not None:
+            scores = strictly_descending(ids, calibration(scores))
+        return self._ranking(ids, scores, is_calibrated=probabilities)
 
-    def predict(self, X: Any) -> Csr:
-        """Return the labels whose score reaches the threshold, as an indicator (n × L)."""
+    def predict_proba(self, X: Any, k: int = 100) -> Csr:
+        """Return the calibrated probabilities of the k best labels of each row (n × L); further ones are not stored."""
+        return self.predict_topk(X, k, probabilities=True).to_csr()
+
+    def predict(self, X: Any, *, rule: DecisionRule | str | None = None) -> Csr:
+        """Return the labels that the decision rule chooses, as an indicator (n × L).
+
+        Parameters
+        ----------
+        rule : such as ``MaximizeF1()`` or "top-k=3"; None: the one fitted by `calibrate`. A model without one assigns
+            labels whose raw score reaches `threshold`, and warns.
+        """
+        chosen = self.predict_sets(X, rule=rule).to_csr()
+        return csr_from_parts(np.ones(chosen.nnz, np.int8), chosen.indices, chosen.indptr, chosen.shape)
+
+    def predict_sets(self, X: Any, *, rule: DecisionRule | str | None = None) -> Ranking:
+        """Return the labels that the decision rule chooses, best first; with their probabilities, if calibrated."""
         inputs = self._check_predict_inputs(X)
-        k = min(PREDICT_WIDTH, self.n_labels)
+        rule = self._rule(rule)
+        calibration = getattr(self, "calibration_", None)
+        if rule.needs_probabilities:
+            calibration = self._check_calibrated()
+        k = min(rule.width, self.n_labels)
         while True:
-            ids, best = self._predict_topk(inputs, k)
-            if k == self.n_labels or not np.any(best[:, -1] >= self.threshold):
+            ids, scores = self._ranked(inputs, k)
+            values = scores if calibration is None else strictly_descending(ids, calibration(scores))
+            chosen = rule.choose(ids, values if rule.needs_probabilities else scores)
+            if k == self.n_labels or k == rule.width != 100 or not chosen[:, -1].any():
                 break
             k = min(4 * k, self.n_labels)
-        scores = Ranking(ids, best, self.n_labels, self.labels_).to_csr()
-        scores.data = (scores.data >= self.threshold).astype(np.float32)
-        scores.eliminate_zeros()
-        return csr_from_parts(scores.data.astype(np.int8), scores.indices, scores.indptr, scores.shape)
+        order = np.argsort(~chosen, axis=1, kind="stable")[:, : max(1, int(chosen.sum(axis=1).max(initial=0)))]
+        kept = np.take_along_axis(chosen, order, 1)
+        best, found = np.take_along_axis(ids, order, 1), np.take_along_axis(values, order, 1)
+        is_calibrated = calibration is not None
+        return self._ranking(np.where(kept, best, -1), np.where(kept, found, -np.inf), is_calibrated=is_calibrated)
+
+    def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
+        return Ranking(ids, scores, self.n_labels, self.labels_, is_calibrated)
 
     @property
     def n_labels(self) -> int:
@@ -133,6 +225,8 @@ class Model(Config):
             "input_kind": self.input_kind_,
             "n_features_in": self.n_features_in_,
             "n_samples": self.label_counts_.n_samples,
+            "calibration": self.calibration_.save_to(writer, "calibration_") if self.calibration_ else None,
+            "rule": self.rule_.save_to(writer, "rule_") if self.rule_ else None,
             "model": self._save(writer),
         }
 
@@ -157,6 +251,11 @@ class Model(Config):
         model.input_kind_, model.n_features_in_ = kind, width
         counts = store.array("label_counts", np.int64, shape=(len(model.labels_),), bounds=(0, 1 << 62))
         model.label_counts_ = LabelCounts(int(n_samples or 0), counts)
+        calibration, rule = state.get("calibration"), state.get("rule")
+        model._set_decisions(
+            None if calibration is None else Calibration.load_from(store, calibration, "calibration_"),
+            None if rule is None else load_rule(store, rule, "rule_", len(model.labels_)),
+        )
         model._load(store, state.get("model"))
         return model
 
@@ -178,12 +277,42 @@ class Model(Config):
         self.input_kind_ = data.inputs.kind
         self.n_features_in_ = data.inputs.n_features
         self.labels_ = data.labels
+        self._set_decisions(None, None)
         self.label_counts_ = LabelCounts(data.Y.shape[0], np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
         return self
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "labels_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
+
+    def _check_calibrated(self) -> Calibration:
+        self._check_fitted()
+        if self.calibration_ is None:
+            raise NotCalibratedError(
+                f"this {type(self).__name__} has no probabilities: its scores are raw; call calibrate(X, y) with rows "
+                "that it was not trained on, or train it with fit_calibrated (in the shell: ramify calibrate)"
+            )
+        return self.calibration_
+
+    def _rule(self, rule: DecisionRule | str | None) -> DecisionRule:
+        """Return the rule of a request; None: the fitted one."""
+        if rule is not None:
+            return parse_rule(rule)
+        if self.rule_ is not None:
+            return self.rule_
+        warnings.warn(
+            f"this {type(self).__name__} has no decision rule: labels with a raw score of at least "
+            f"{self.threshold:g} are assigned, which may be far too many or too few; call calibrate(X, y) with "
+            "held-out rows, or pass rule=",
+            UserWarning,
+            stacklevel=4,
+        )
+        return Threshold(self.threshold, of="score")
+
+    def _ranked(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) as `_predict_topk`, but strictly descending."""
+        ids, scores = self._predict_topk(inputs, k)
+        return ids, strictly_descending(ids, scores)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "labels_")
@@ -232,6 +361,11 @@ def check_state(store: Store, state: Any) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise ModelFormatError(f"the manifest of {store.path} does not describe the model")
     return state
+
+
+def take_rows(inputs: Inputs, rows: LongArray) -> Any:
+    """Select rows of the input, as `fit` takes them."""
+    return [inputs.data[row] for row in rows] if isinstance(inputs.data, list) else inputs.data[rows]
 
 
 def _is_count(value: Any) -> bool:
