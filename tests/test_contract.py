@@ -170,6 +170,59 @@ def test_probabilities_and_decision_rules(make, tmp_path):
     assert model.rule_ is None
 
 
+def test_label_filters(make):
+    """Filtered rankings are the unfiltered ones without the other labels, and full whenever there are k labels."""
+    model = make().fit(TEXTS, LABELS)
+    everything = model.predict_topk(TEXTS, k=5).labels()
+    for options, allowed in (
+        ({"allow": ["fox", "hen", "egg"]}, {"fox", "hen", "egg"}),
+        ({"allow": {"whale"}}, {"whale"}),
+        ({"deny": ["red"]}, {"fox", "hen", "egg", "whale"}),
+        ({"allow": ["fox", "hen"], "deny": ["hen"]}, {"fox"}),
+        ({"allow": model.label_filter(allow_prefix=("f", "h"))}, {"fox", "hen"}),
+        ({"allow": model.label_filter(where=lambda label, _: len(label) == 3), "deny": ["egg"]}, {"fox", "hen", "red"}),
+    ):
+        ranking = model.predict_topk(TEXTS, k=2, **options)
+        assert ranking.k == 2
+        for row, found in zip(everything, ranking.labels(), strict=True):
+            assert [label for label, _ in found] == [label for label, _ in row if label in allowed][:2]
+        assert np.all(np.diff(np.where(ranking.ids >= 0, ranking.scores, -1e30), axis=1) < 0)
+    by_row = model.predict_topk(TEXTS[:3], k=2, allow=[["fox", "hen"], None, {"whale", "egg"}], deny=["hen"])
+    allowed = [{"fox"}, {"fox", "egg", "red", "whale"}, {"whale", "egg"}]
+    for row, found, own in zip(everything, by_row.labels(), allowed, strict=False):
+        assert [label for label, _ in found] == [label for label, _ in row if label in own][:2]
+    assert np.all(model.predict_topk(TEXTS, k=2, allow=[]).ids == -1)
+    with pytest.raises(ramify.DataError, match="knows no label 'cat'"):
+        model.predict_topk(TEXTS, allow=["cat"])
+    with pytest.raises(ramify.DataError, match="2 filters for 36 rows"):
+        model.predict_topk(TEXTS, allow=[["fox"], ["hen"]])
+    with pytest.raises(ramify.DataError, match="collection of labels"):
+        model.predict_topk(TEXTS, allow="fox")
+
+
+def test_probabilities_do_not_depend_on_a_filter(make):
+    model = make().fit(TEXTS, LABELS)
+    model.calibrate(TEXTS, [row if i % 3 else ["fox"] for i, row in enumerate(LABELS)])
+    plain = model.predict_proba(TEXTS, k=5).toarray()
+    filtered = model.predict_topk(TEXTS, k=2, probabilities=True, allow=["red", "whale"]).to_csr().toarray()
+    assert np.allclose(filtered[filtered > 0], plain[filtered > 0], atol=1e-6)
+
+
+def test_label_catalogue(make, tmp_path):
+    names = {"fox": {"label_en": "fox", "label_de": "Fuchs", "synonyms": ["vixen"]}, "hen": "chicken"}
+    model = make().fit(TEXTS, LABELS, label_catalogue=names)
+    model.save(tmp_path / "m")
+    for fitted in (model, ramify.load(tmp_path / "m")):
+        ranking = fitted.predict_topk(TEXTS[:5], k=5)
+        shown = {label for row in ranking.labels(names="de") for label, _ in row}
+        assert shown == {"Fuchs", "chicken", "whale", "red", "egg"}
+        assert {label for row in ranking.labels(names=True) for label, _ in row} == {*shown, "fox"} - {"Fuchs"}
+        named = fitted.predict_topk(TEXTS[:5], k=1, allow=["Vixen"]).labels()
+        assert [row[0][0] for row in named] == ["fox"] * 5
+    with pytest.raises(ramify.DataError, match="has no label catalogue"):
+        make().fit(TEXTS, LABELS).predict_topk(TEXTS).labels(names=True)
+
+
 def test_models_that_use_their_input_learn_the_toy_data(key):
     make, uses_input = MODELS[key]
     model = make().fit(TEXTS, LABELS)

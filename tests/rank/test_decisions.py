@@ -113,9 +113,9 @@ def test_targets_hold_as_often_as_promised():
 
 def test_targets_that_cannot_be_met_are_refused():
     data = held_out(200)
-    with pytest.raises(ramify.DataError, match="recall of 0.99 cannot be guaranteed"):
+    with pytest.raises(ramify.DataError, match=r"recall of 0\.99 cannot be guaranteed"):
         ramify.TargetRecall(0.99).fit(data)
-    with pytest.raises(ramify.DataError, match="precision of 0.99 cannot be guaranteed"):
+    with pytest.raises(ramify.DataError, match=r"precision of 0\.99 cannot be guaranteed"):
         ramify.TargetPrecision(0.99).fit(data)
     with pytest.raises(ramify.DataError, match="cannot be guaranteed"):
         ramify.TargetRecall(0.5, confidence=0.9).fit(held_out(3))
@@ -147,7 +147,7 @@ def test_rules_by_name(text, rule):
 
 @pytest.mark.parametrize("text", ["best", "top-k=x", "maximize-f1=3", "threshold=7", "top-k=0", "target-recall=1.5"])
 def test_unknown_rules_are_refused(text):
-    with pytest.raises(ValueError, match="rule|between 0 and 1|positive integer"):
+    with pytest.raises(ValueError, match=r"rule|between 0 and 1|positive integer"):
         parse_rule(text)
 
 

@@ -47,7 +47,7 @@ def test_few_rows_use_platt_scaling():
 
 def test_a_score_means_less_in_a_row_with_a_better_one():
     """Rows differ by a factor on their scores, which says nothing about the labels."""
-    scores, correct, true_p = rankings(6000)
+    scores, correct, _ = rankings(6000)
     factor = np.random.default_rng(2).choice([0.5, 1.0], 6000)[:, None]
     calibration = fit_calibration((scores * factor).astype(np.float32), correct)
     low, high = np.array([[0.4, 0.35]], np.float32), np.array([[0.8, 0.35]], np.float32)
@@ -71,7 +71,7 @@ def test_padding_and_prefixes():
 
 @pytest.mark.parametrize("value", [False, True])
 def test_rows_that_teach_nothing_are_refused(value):
-    with pytest.raises(ramify.DataError, match="none|all"):
+    with pytest.raises(ramify.DataError, match=r"none|all"):
         fit_calibration(np.full((10, 3), 0.5, np.float32), np.full((10, 3), value))
 
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.sparse import as_csr
-from ramify.base.types import Csr
+from ramify.base.types import Csr, LongArray
 
 Kind = Literal["text", "fields", "sparse", "dense"]
 
@@ -70,6 +70,11 @@ def check_inputs(X: Any) -> Inputs:
             if not isinstance(document, str):
                 raise DataError(f"row {i} of X is {type(document).__name__}, expected a text")
     return Inputs("text", documents, None)
+
+
+def take_rows(inputs: Inputs, rows: LongArray) -> Any:
+    """Select rows of the input, as `fit` takes them."""
+    return [inputs.data[row] for row in rows] if isinstance(inputs.data, list) else inputs.data[rows]
 
 
 def _dense(X: Any) -> Inputs:

@@ -15,13 +15,16 @@ from ramify.base.errors import DataError, ModelFormatError, NotCalibratedError, 
 from ramify.base.ranking import Ranking, strictly_descending
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
-from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
-from ramify.io.inputs import Inputs, check_inputs
+from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
+from ramify.io.catalogue import LabelCatalogue
+from ramify.io.inputs import Inputs, check_inputs, take_rows
 from ramify.io.labels import LabelVocabulary, align_labels, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
+from ramify.models.filtering import filtered_ranking, rank_more_labels
 from ramify.native.matrix import ranking_hits
 from ramify.rank.decisions import DecisionRule, HeldOut, Threshold, load_rule, parse_rule
+from ramify.rank.filters import LabelFilter, Predicate, make_filter, select
 from ramify.rank.probabilities import Calibration, fit_calibration
 
 CALIBRATION_LABELS = 100
@@ -56,17 +59,20 @@ class Model(Config):
 
     # ---- public API ----
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, label_catalogue: Any = None) -> Self:
         """Train the model.
 
         Parameters
         ----------
         X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
         y : list of lists of hashable labels, or an indicator (n × L)
+        label_catalogue : names of the labels: a `LabelCatalogue`, a mapping from label to name or to a dict of fields,
+            or the path of a file (`LabelCatalogue.read`)
         """
         data = self._check_training_data(X, y)
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         self._fit(data)
-        return self._finish_fit(data)
+        return self._finish_fit(data, catalogue)
 
     def fit_calibrated(
         self, X: Any, y: Any, *, fraction: float = 0.1, rule: DecisionRule | str = "maximize-f1", max_rows: int = 10_000
@@ -125,18 +131,30 @@ class Model(Config):
         """Whether the model gives probabilities; `calibration_.n_rows` is the number of rows they were fitted to."""
         return getattr(self, "calibration_", None) is not None
 
-    def predict_topk(self, X: Any, k: int = 10, *, probabilities: bool = False) -> Ranking:
+    def predict_topk(
+        self, X: Any, k: int = 10, *, probabilities: bool = False, allow: Any = None, deny: Any = None
+    ) -> Ranking:
         """Return the k best labels of each row; fewer if there are fewer labels.
 
-        The scores of a row descend strictly. With `probabilities` they are those of `predict_proba`.
+        Parameters
+        ----------
+        k : number of labels; the scores of a row descend strictly
+        probabilities : return those of `predict_proba` in place of raw scores
+        allow, deny : labels, or names of the catalogue, that a row may and must not get: one collection for all rows,
+            a `LabelFilter`, or a list with a collection, a `LabelFilter` or None for each row
         """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise ValueError(f"k must be a positive integer; got {k!r}")
         inputs = self._check_predict_inputs(X)
         calibration = self._check_calibrated() if probabilities else None
-        ids, scores = self._ranked(inputs, min(int(k), self.n_labels))
+        if allow is not None or deny is not None:
+            ids, scores = filtered_ranking(self, inputs, min(int(k), self.n_labels), allow, deny)
+            among = None if calibration is None else self._ranked(inputs, min(CALIBRATION_LABELS, self.n_labels))[1]
+        else:
+            ids, scores = self._ranked(inputs, min(int(k), self.n_labels))
+            among = None
         if calibration is not None:
-            scores = strictly_descending(ids, calibration(scores))
+            scores = strictly_descending(ids, calibration(scores, among))
         return self._ranking(ids, scores, is_calibrated=probabilities)
 
     def predict_proba(self, X: Any, k: int = 100) -> Csr:
@@ -169,14 +187,38 @@ class Model(Config):
             if k == self.n_labels or k == rule.width != 100 or not chosen[:, -1].any():
                 break
             k = min(4 * k, self.n_labels)
-        order = np.argsort(~chosen, axis=1, kind="stable")[:, : max(1, int(chosen.sum(axis=1).max(initial=0)))]
-        kept = np.take_along_axis(chosen, order, 1)
-        best, found = np.take_along_axis(ids, order, 1), np.take_along_axis(values, order, 1)
-        is_calibrated = calibration is not None
-        return self._ranking(np.where(kept, best, -1), np.where(kept, found, -np.inf), is_calibrated=is_calibrated)
+        width = max(1, int(chosen.sum(axis=1).max(initial=0)))
+        return self._ranking(*select(ids, values, chosen, width), is_calibrated=calibration is not None)
 
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
-        return Ranking(ids, scores, self.n_labels, self.labels_, is_calibrated)
+        return Ranking(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
+
+    def label_filter(
+        self,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        allow_prefix: str | tuple[str, ...] | None = None,
+        where: Predicate | None = None,
+    ) -> LabelFilter:
+        """Prepare a filter for `predict_topk(X, allow=...)`, to be used many times.
+
+        Parameters
+        ----------
+        allow, deny : labels, or names of the catalogue
+        allow_prefix : what the allowed labels start with, such as the first part of their URIs
+        where : function of a label and its catalogue entry (or None), true for allowed labels
+        """
+        self._check_fitted()
+        return make_filter(
+            self.labels_, self.catalogue_, allow=allow, deny=deny, allow_prefix=allow_prefix, where=where
+        )
+
+    def set_catalogue(self, catalogue: Any) -> Self:
+        """Give names to the labels, as `label_catalogue` of `fit` does; None removes them."""
+        self._check_fitted()
+        self.catalogue_ = None if catalogue is None else LabelCatalogue.of(catalogue)
+        return self
 
     @property
     def n_labels(self) -> int:
@@ -227,6 +269,7 @@ class Model(Config):
             "n_samples": self.label_counts_.n_samples,
             "calibration": self.calibration_.save_to(writer, "calibration_") if self.calibration_ else None,
             "rule": self.rule_.save_to(writer, "rule_") if self.rule_ else None,
+            "catalogue": None if self.catalogue_ is None else self.catalogue_.save_to(writer, "catalogue_"),
             "model": self._save(writer),
         }
 
@@ -256,6 +299,8 @@ class Model(Config):
             None if calibration is None else Calibration.load_from(store, calibration, "calibration_"),
             None if rule is None else load_rule(store, rule, "rule_", len(model.labels_)),
         )
+        catalogue = state.get("catalogue")
+        model.catalogue_ = None if catalogue is None else LabelCatalogue.load_from(store, catalogue, "catalogue_")
         model._load(store, state.get("model"))
         return model
 
@@ -273,11 +318,12 @@ class Model(Config):
         self.__dict__.pop("labels_", None)
         return TrainingData(inputs, Y, labels)
 
-    def _finish_fit(self, data: TrainingData) -> Self:
+    def _finish_fit(self, data: TrainingData, catalogue: LabelCatalogue | None = None) -> Self:
         self.input_kind_ = data.inputs.kind
         self.n_features_in_ = data.inputs.n_features
         self.labels_ = data.labels
         self._set_decisions(None, None)
+        self.catalogue_ = catalogue
         self.label_counts_ = LabelCounts(data.Y.shape[0], np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
         return self
 
@@ -313,6 +359,10 @@ class Model(Config):
         """Ids and scores (n, k) as `_predict_topk`, but strictly descending."""
         ids, scores = self._predict_topk(inputs, k)
         return ids, strictly_descending(ids, scores)
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best allowed labels; models with an index search only what is allowed."""
+        return rank_more_labels(self, inputs, k, label_filter)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "labels_")
@@ -361,11 +411,6 @@ def check_state(store: Store, state: Any) -> dict[str, Any]:
     if not isinstance(state, dict):
         raise ModelFormatError(f"the manifest of {store.path} does not describe the model")
     return state
-
-
-def take_rows(inputs: Inputs, rows: LongArray) -> Any:
-    """Select rows of the input, as `fit` takes them."""
-    return [inputs.data[row] for row in rows] if isinstance(inputs.data, list) else inputs.data[rows]
 
 
 def _is_count(value: Any) -> bool:

@@ -15,12 +15,12 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.ranking import Ranking
 from ramify.base.splits import hold_out
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.io.inputs import Inputs
+from ramify.io.inputs import Inputs, take_rows
 from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models import model_class
-from ramify.models.base import Model, TrainingData, take_rows
+from ramify.models.base import Model, TrainingData
 from ramify.rank.combine import Combination, combine_rankings
 
 WIDTH = 100
@@ -81,6 +81,7 @@ class Ensemble(Model):
         for name in ("labels_", "label_counts_", "input_kind_", "n_features_in_"):
             setattr(ensemble, name, getattr(first, name))
         ensemble._set_decisions(None, None)
+        ensemble.catalogue_ = first.catalogue_
         ensemble.models_, ensemble.weights_ = [copy.copy(model) for model in models], ensemble._given_weights()
         if X is None and ensemble.weights == "validation":
             raise ValueError("weights='validation' are chosen on held-out rows: pass them as Ensemble.of(models, X, y)")

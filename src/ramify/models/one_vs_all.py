@@ -9,6 +9,7 @@ from ramify.base.config import param
 from ramify.base.progress import progress, steps
 from ramify.base.types import Csr
 from ramify.index.tree import LabelTree
+from ramify.io.catalogue import LabelCatalogue
 from ramify.models.base import TrainingData
 from ramify.models.linear import LinearModel
 from ramify.rank.beam import LinearTree, PackedLevel
@@ -37,7 +38,7 @@ class OneVsAll(LinearModel):
         super().check_params()
         ScoreTransform.parse(self.score_transform)
 
-    def fit(self, X: Any, y: Any, *, relevance: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, relevance: Any = None, label_catalogue: Any = None) -> Self:
         """Train the model.
 
         Parameters
@@ -45,10 +46,12 @@ class OneVsAll(LinearModel):
         X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
         y : list of lists of hashable labels, or an indicator (n × L)
         relevance : weight of each positive in the loss (n × L), with the pattern of y; None: 1
+        label_catalogue : names of the labels
         """
         data = self._check_training_data(X, y)
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         self._fit(data, check_relevance(relevance, data.Y))
-        return self._finish_fit(data)
+        return self._finish_fit(data, catalogue)
 
     def _fit(self, data: TrainingData, relevance: Csr | None = None) -> None:
         X, n_labels = self._fit_features(data.inputs), data.Y.shape[1]

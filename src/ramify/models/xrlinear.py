@@ -37,6 +37,7 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree, paths_in_order
+from ramify.io.catalogue import LabelCatalogue
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
 from ramify.models.base import TrainingData
@@ -83,6 +84,7 @@ class TrainedTreeModel(TreeModel):
         relevance: Any = None,
         negatives: Sequence[Csr | None] | None = None,
         label_features: Csr | FloatArray | None = None,
+        label_catalogue: Any = None,
     ) -> Self:
         """Train the model.
 
@@ -96,11 +98,13 @@ class TrainedTreeModel(TreeModel):
         negatives : for each level of the tree, samples that give additional negatives (n × nodes of the level above),
             or None
         label_features : features of the labels themselves (L × e), used for clustering in addition
+        label_catalogue : names of the labels
         """
         data = self._check_training_data(X, y)
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, label_features)
         self._fit(data, options)
-        return self._finish_fit(data)
+        return self._finish_fit(data, catalogue)
 
     @abstractmethod
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:

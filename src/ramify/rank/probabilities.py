@@ -78,16 +78,28 @@ class Calibration:
         """The method by name: "isotonic" or "platt"."""
         return "platt" if self.own is None else "isotonic"
 
-    def __call__(self, scores: FloatArray) -> FloatArray:
-        """Probabilities (n, k) of the scores (n, k) of a ranking, best first; padding of -inf is kept."""
-        if scores.shape[1] == 0:
+    def __call__(self, scores: FloatArray, among: FloatArray | None = None) -> FloatArray:
+        """Probabilities (n, k) of the scores (n, k) of a ranking, best first; padding of -inf is kept.
+
+        Parameters
+        ----------
+        among : (n, m) the scores of the ranking of all labels, if a filter has chosen those of `scores`: a probability
+            does not depend on the filter
+        """
+        if scores.shape[1] == 0 or len(scores) == 0:
             return scores
         valid = scores > -np.inf
-        z = _features(self._own(scores, valid)) @ self.coefficients[1:] + self.coefficients[0]
+        g = self._own(scores, valid)
+        rank, best = np.broadcast_to(np.arange(g.shape[1]), g.shape), g[:, :1]
+        if among is not None:
+            rank = np.stack([np.searchsorted(-row, -own) for row, own in zip(among, scores, strict=True)])
+            rank = np.maximum.accumulate(np.maximum(rank, np.arange(g.shape[1])), axis=1)
+            best = np.maximum(best, self._own(among[:, :1], among[:, :1] > -np.inf))
+        z = _features(g, best, rank) @ self.coefficients[1:] + self.coefficients[0]
         if self.maps:
-            ends = (*RANK_GROUPS[1:], scores.shape[1])
-            for (first, end), monotone in zip(zip(RANK_GROUPS, ends, strict=True), self.maps, strict=True):
-                z[:, first:end] = monotone(z[:, first:end])
+            group = np.searchsorted(RANK_GROUPS, rank, side="right") - 1
+            for i, monotone in enumerate(self.maps):
+                z[group == i] = monotone(z[group == i])
         else:
             z = expit(z)
         p = np.clip(np.minimum.accumulate(z, axis=1), MIN_PROBABILITY, MAX_PROBABILITY)
@@ -147,7 +159,7 @@ def fit_calibration(scores: FloatArray, correct: AnyArray) -> Calibration:
     own = MonotoneMap.fit(scores[valid], targets) if is_isotonic else None
     takes_logits = bool(scores[valid].min() >= 0 and scores[valid].max() <= 1)
     g = _own_logits(np.where(valid, scores, 0).astype(np.float64), own, takes_logits)
-    features = _features(g)
+    features = _features(g, g[:, :1], np.broadcast_to(np.arange(g.shape[1]), g.shape))
     coefficients = _fit_logistic(features[valid], targets)
     maps: list[MonotoneMap] = []
     if is_isotonic:
@@ -169,10 +181,9 @@ def _own_logits(scores: DoubleArray, own: MonotoneMap | None, takes_logits: bool
     return np.asarray(logit(np.clip(scores if own is None else own(scores), MIN_PROBABILITY, MAX_PROBABILITY)))
 
 
-def _features(g: DoubleArray) -> DoubleArray:
-    """Features (n, k, 4) of each label: g(s), g(s₁), - ln r, - [r > 1]."""
-    rank = np.arange(g.shape[1])
-    columns = (g, g[:, :1], -np.log1p(rank), -1.0 * (rank > 0))
+def _features(g: DoubleArray, best: DoubleArray, rank: AnyArray) -> DoubleArray:
+    """Features (n, k, 4) of labels with ranks (n, k) from 0: g(s), g(s₁), - ln r, - [r > 1]."""
+    columns = (g, best, -np.log1p(rank), -1.0 * (rank > 0))
     return np.stack([np.broadcast_to(column, g.shape) for column in columns], axis=2)
 
 

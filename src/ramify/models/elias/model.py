@@ -22,7 +22,9 @@ Differences from the paper
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -62,6 +64,7 @@ from ramify.nn.learner import Learner
 from ramify.nn.sampling.positives import Positives
 from ramify.nn.trainer import History
 from ramify.nn.validation import RankingValidator
+from ramify.rank.filters import LabelFilter, fill_up
 from ramify.rank.linear import LinearConfig, ranking_config
 
 MEMBER_SEED_STEP = 1000
@@ -276,10 +279,31 @@ class Elias(EncodedModel):
         return SearchSize(beam_size, min(self.shortlist_size, member.graph.n_labels))
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        return self._search(inputs, k, [(member, self._search_size(member)) for member in self.members_])
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of allowed labels, found in a graph that has edges to these only."""
+        members = []
+        for member in self.members_:
+            graph = label_filter.prepared(member.graph, partial(member.graph.restricted, label_filter.allowed))
+            # Every cluster is explored where that costs no more than a usual search.
+            n_edges = len(graph.labels) / max(1, len(member.graph.labels)) * member.graph.n_clusters
+            size = self._search_size(member)
+            beam_size = member.graph.n_clusters if n_edges <= 4 * size.beam_size else 4 * size.beam_size
+            size = SearchSize(min(beam_size, member.graph.n_clusters), max(size.shortlist_size, k))
+            members.append((member.with_graph(graph), size))
+        ids, scores = self._search(inputs, k, members)
+        wanted = min(k, len(label_filter))
+        fill_up(ids[:, :wanted], scores[:, :wanted], label_filter, self.label_counts_.counts)
+        return ids, scores
+
+    def _search(
+        self, inputs: Inputs, k: int, members: Sequence[tuple[GraphClassifier, SearchSize]]
+    ) -> tuple[IntArray, FloatArray]:
         samples = self._transform_samples(inputs)
         threads = resolve_threads(self.threads, len(samples))
-        width = k if len(self.members_) == 1 else min(2 * k, self.n_labels)
-        found = [member.search(samples, width, self._search_size(member), threads) for member in self.members_]
+        width = k if len(members) == 1 else min(2 * k, self.n_labels)
+        found = [member.search(samples, width, size, threads) for member, size in members]
         if len(found) == 1:
             ids, scores = found[0]
         else:
