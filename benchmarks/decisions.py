@@ -21,7 +21,8 @@ from ramify.io.labels import align_labels
 from ramify.metrics.reliability import reliability
 from ramify.models import model_class
 from ramify.native.matrix import ranking_hits
-from ramify.rank.decisions import HeldOut, mean_f1, parse_rule
+from ramify.rank.decision_rule import HeldOut, mean_f1
+from ramify.rank.decisions import parse_rule
 from ramify.rank.probabilities import fit_calibration
 
 WIDTH = 100

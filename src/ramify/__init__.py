@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ramify.index.kmeans import TreeConfig
     from ramify.index.label_graph import LabelGraph
     from ramify.index.tree import LabelTree
+    from ramify.io.catalogue import LabelCatalogue
     from ramify.io.dataset import Dataset
     from ramify.io.formats import read, write
     from ramify.io.labels import LabelVocabulary
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
     from ramify.nn.encoders.bag import BagEncoder
     from ramify.nn.encoders.transformer import TransformerEncoder
     from ramify.nn.label_embeddings import LabelEncoderConfig
+    from ramify.rank.decision_rule import DecisionRule
     from ramify.rank.decisions import (
-        DecisionRule,
         ExpectedCount,
         MaximizeF1,
         PerLabelThreshold,
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
         Threshold,
         TopK,
     )
+    from ramify.rank.explanation import Explanation
+    from ramify.rank.filters import LabelFilter
     from ramify.rank.linear import LinearConfig, fit_ovr
     from ramify.version import __version__
 
@@ -95,7 +98,7 @@ _MODULE_OF = {
     "TransformerEncoder": "ramify.nn.encoders.transformer",
     "LabelEncoderConfig": "ramify.nn.label_embeddings",
     "TrainingConfig": "ramify.nn.config",
-    "DecisionRule": "ramify.rank.decisions",
+    "DecisionRule": "ramify.rank.decision_rule",
     "ExpectedCount": "ramify.rank.decisions",
     "MaximizeF1": "ramify.rank.decisions",
     "PerLabelThreshold": "ramify.rank.decisions",
@@ -103,6 +106,9 @@ _MODULE_OF = {
     "TargetRecall": "ramify.rank.decisions",
     "Threshold": "ramify.rank.decisions",
     "TopK": "ramify.rank.decisions",
+    "Explanation": "ramify.rank.explanation",
+    "LabelCatalogue": "ramify.io.catalogue",
+    "LabelFilter": "ramify.rank.filters",
     "LinearConfig": "ramify.rank.linear",
     "fit_ovr": "ramify.rank.linear",
     "__version__": "ramify.version",
@@ -122,8 +128,11 @@ __all__ = [
     "Ensemble",
     "Evaluation",
     "ExpectedCount",
+    "Explanation",
     "GraphReport",
+    "LabelCatalogue",
     "LabelEncoderConfig",
+    "LabelFilter",
     "LabelGraph",
     "LabelTree",
     "LabelVocabulary",

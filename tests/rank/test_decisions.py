@@ -8,7 +8,8 @@ from scipy import sparse
 
 import ramify
 from ramify.rank.conformal import hoeffding_bentkus, largest_mean
-from ramify.rank.decisions import RULES, HeldOut, mean_f1, parse_rule
+from ramify.rank.decision_rule import HeldOut, mean_f1
+from ramify.rank.decisions import RULES, parse_rule
 
 
 def held_out(n, seed=0, k=15, n_labels=40):

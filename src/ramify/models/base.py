@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,18 +18,18 @@ from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
 from ramify.io.catalogue import LabelCatalogue
-from ramify.io.inputs import Inputs, check_inputs, take_rows
+from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.labels import LabelVocabulary, align_labels, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
+from ramify.models.decide import CALIBRATION_LABELS, choose_labels, cross_fit_decisions, fit_decisions
+from ramify.models.explain import explain
 from ramify.models.filtering import filtered_ranking, rank_more_labels
-from ramify.native.matrix import ranking_hits
-from ramify.rank.decisions import DecisionRule, HeldOut, Threshold, load_rule, parse_rule
-from ramify.rank.filters import LabelFilter, Predicate, make_filter, select
-from ramify.rank.probabilities import Calibration, fit_calibration
-
-CALIBRATION_LABELS = 100
-"""Best labels of a held-out row that probabilities and decision rules are fitted to."""
+from ramify.rank.decision_rule import DecisionRule
+from ramify.rank.decisions import Threshold, load_rule, parse_rule
+from ramify.rank.explanation import Explanation, Level
+from ramify.rank.filters import LabelFilter, Predicate, make_filter
+from ramify.rank.probabilities import Calibration
 
 
 class TrainingData(NamedTuple):
@@ -82,17 +83,10 @@ class Model(Config):
         A copy of the model is trained without a random `fraction` of the rows, at most `max_rows`, and calibrated on
         these: training takes about twice as long, and no row is lost to it.
         """
-        if not 0 < fraction < 1:
-            raise ValueError(f"fraction must be between 0 and 1; got {fraction!r}")
         data = self._check_training_data(X, y)
-        n = len(data.inputs)
-        order = np.random.default_rng(self.seed).permutation(n)
-        n_held = max(1, min(max_rows, round(fraction * n)))
-        held, rest = np.sort(order[:n_held]), np.sort(order[n_held:])
-        copy = self.clone().fit(take_rows(data.inputs, rest), data.Y[rest])
-        copy.calibrate(take_rows(data.inputs, held), data.Y[held], rule=rule)
+        decisions = cross_fit_decisions(self, data.inputs, data.Y, fraction, max_rows, rule)
         self.fit(X, y)
-        self._set_decisions(copy.calibration_, copy.rule_)
+        self._set_decisions(*decisions)
         return self
 
     def calibrate(self, X: Any, y: Any, *, rule: DecisionRule | str = "maximize-f1") -> Self:
@@ -106,20 +100,11 @@ class Model(Config):
         X, y : as in `fit`
         rule : decides which labels `predict` returns; see `ramify.rank.decisions`
         """
-        rule = parse_rule(rule)
         inputs = self._check_predict_inputs(X)
         truth, _ = align_labels(y, self.labels_)
         if truth.shape[0] != len(inputs):
             raise DataError(f"X has {len(inputs)} rows, y has {truth.shape[0]}")
-        ids, scores = self._ranked(inputs, min(CALIBRATION_LABELS, self.n_labels))
-        first = second = np.arange(len(ids))
-        if rule.has_guarantee:
-            order = np.random.default_rng(self.seed).permutation(len(ids))
-            first, second = np.sort(order[::2]), np.sort(order[1::2])
-        calibration = fit_calibration(scores[first], ranking_hits(ids[first], truth[first], 1))
-        values = calibration(scores[second]) if rule.needs_probabilities else scores[second]
-        fitted = rule.fit(HeldOut(ids[second], values, truth[second], self.n_labels))
-        self._set_decisions(calibration, fitted)
+        self._set_decisions(*fit_decisions(self, inputs, truth, rule))
         return self
 
     def _set_decisions(self, calibration: Calibration | None, rule: DecisionRule | None) -> None:
@@ -175,23 +160,28 @@ class Model(Config):
     def predict_sets(self, X: Any, *, rule: DecisionRule | str | None = None) -> Ranking:
         """Return the labels that the decision rule chooses, best first; with their probabilities, if calibrated."""
         inputs = self._check_predict_inputs(X)
-        rule = self._rule(rule)
-        calibration = getattr(self, "calibration_", None)
-        if rule.needs_probabilities:
-            calibration = self._check_calibrated()
-        k = min(rule.width, self.n_labels)
-        while True:
-            ids, scores = self._ranked(inputs, k)
-            values = scores if calibration is None else strictly_descending(ids, calibration(scores))
-            chosen = rule.choose(ids, values if rule.needs_probabilities else scores)
-            if k == self.n_labels or k == rule.width != 100 or not chosen[:, -1].any():
-                break
-            k = min(4 * k, self.n_labels)
-        width = max(1, int(chosen.sum(axis=1).max(initial=0)))
-        return self._ranking(*select(ids, values, chosen, width), is_calibrated=calibration is not None)
+        chosen = self._rule(rule)
+        calibration = self._check_calibrated() if chosen.needs_probabilities else self.calibration_
+        ids, values = choose_labels(self, inputs, chosen, calibration)
+        return self._ranking(ids, values, is_calibrated=calibration is not None)
 
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
         return Ranking(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
+
+    def explain(self, x: Any, label: Any = None, *, without: Sequence[str] = ()) -> Explanation:
+        """Explain the score of a label for one sample; None: of its best label.
+
+        Linear models give the exact contribution of each term at each level of the tree; others the difference that
+        leaving out each word makes. See `Explanation`.
+
+        Parameters
+        ----------
+        x : one text, dict of text fields, or row of features
+        label : a label, or a name of the catalogue
+        without : words to leave out: the explanation also has the score of the text without them
+        """
+        self._check_fitted()
+        return explain(self, x, label, without)
 
     def label_filter(
         self,
@@ -378,6 +368,16 @@ class Model(Config):
         if inputs.n_features != self.n_features_in_:
             raise DataError(f"X has {inputs.n_features} features; this model was trained on {self.n_features_in_}")
         return inputs
+
+    # ---- what a model may implement ----
+
+    def _explain_levels(self, inputs: Inputs, label_id: int) -> list[Level] | None:
+        """Exact contributions to the score of a label; None: the model is not linear."""
+        return None
+
+    def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
+        """What the score of a label is made of, by name."""
+        return {}
 
     # ---- what a model implements ----
 

@@ -24,6 +24,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, check_state
 from ramify.models.features import FeatureModel
 from ramify.rank.beam import LinearTree
+from ramify.rank.explanation import Level, explain_path
 from ramify.rank.filters import LabelFilter, fill_up, node_mask
 
 MAX_WIDER_BEAM = 4
@@ -129,6 +130,23 @@ class TreeModel(Model):
         ids, scores = TreeEnsemble(self.trees_).search(X, k, self._beam, threads, label_filter)
         fill_up(ids[:, :wanted], scores[:, :wanted], label_filter, self.label_counts_.counts)
         return ids, scores
+
+    def _explain_levels(self, inputs: Inputs, label_id: int) -> list[Level] | None:
+        """Contributions on the path to the label, tree by tree; of several leaves, that with the highest score."""
+        X = self._tree_features(inputs, 1)
+        features = getattr(self, "features_", None)
+        columns = X.sparse.indices
+        terms = [f"feature {j}" for j in columns]
+        if features is not None:
+            names = features.get_feature_names_out()[columns]
+            terms = [name.partition("__")[2] if isinstance(features, Concat) else name for name in names]
+        levels: list[Level] = []
+        for i, tree in enumerate(self.trees_):
+            title = "" if len(self.trees_) == 1 else f"tree {i + 1}, "
+            leaves = np.flatnonzero(tree.tree.labels == label_id)
+            paths = [explain_path(tree, X, int(leaf), terms, title) for leaf in leaves]
+            levels += paths[int(np.argmax([path[-1].log_score for path in paths]))]
+        return levels
 
     def predict_selected(self, X: Any, selected: Any) -> Csr:
         """Score the selected labels only, each of them exactly, without a beam.

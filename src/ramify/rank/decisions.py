@@ -7,87 +7,21 @@ returns a fitted copy.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ramify import native
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.types import AnyArray, BoolArray, Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import BoolArray, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.rank.conformal import hoeffding_bentkus, largest_mean
+from ramify.rank.decision_rule import DecisionRule, HeldOut, check_fraction, mean_f1
 
 GRID = np.arange(1, 100) / 100
 """Probabilities that thresholds are chosen from."""
 MAX_FITTED_K = 50
 """Largest number of labels that `TopK` chooses by itself."""
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Candidates (n, k) with their probabilities, best first, and the true labels of held-out rows.
-
-    The first `n_labels` columns of `truth` are the labels of the model, the others labels that it does not know.
-    """
-
-    ids: IntArray
-    probabilities: FloatArray
-    truth: Csr
-    n_labels: int
-
-    @property
-    def hits(self) -> BoolArray:
-        """Whether each candidate (n, k) is true."""
-        return native.matrix.ranking_hits(self.ids, self.truth, 1).view(bool)
-
-    @property
-    def n_true(self) -> LongArray:
-        """Number of true labels (n,)."""
-        return np.asarray(np.diff(self.truth.indptr), np.int64)
-
-
-@dataclass(frozen=True)
-class DecisionRule(ABC):
-    """Base of all rules. The fields of a rule are its parameters and what `fit` has found."""
-
-    name: ClassVar[str] = ""
-    """Name on the command line and in files."""
-    needs_probabilities: ClassVar[bool] = True
-    has_guarantee: ClassVar[bool] = False
-    """Whether `fit` must see other rows than those that the probabilities were fitted to."""
-
-    @abstractmethod
-    def fit(self, data: HeldOut) -> Self:
-        """Return the rule, fitted to held-out rows."""
-
-    @abstractmethod
-    def choose(self, ids: IntArray, probabilities: FloatArray) -> BoolArray:
-        """Which candidates (n, k) are chosen, given their probabilities (n, k), best first, -inf for padding."""
-
-    @property
-    def width(self) -> int:
-        """Candidates that the rule looks at in the first place; more, while all of a row are chosen."""
-        return 100
-
-    def to_dict(self) -> dict[str, Any]:
-        """Name, parameters and what was fitted, as plain values."""
-        return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}
-
-    def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
-        """Write the rule into a model directory; return its description for the manifest."""
-        return self.to_dict()
-
-    @classmethod
-    def load_from(cls, store: Store, info: dict[str, Any], prefix: str, n_labels: int) -> Self:
-        """Open what `save_to` wrote."""
-        return cls(**info)
-
-    def _not_fitted(self) -> ValueError:
-        return ValueError(
-            f"{type(self).__name__} has not been fitted; pass it to calibrate(X, y, rule=...) with held-out rows"
-        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +40,7 @@ class Threshold(DecisionRule):
         if self.of not in ("probability", "score"):
             raise ValueError(f"Threshold.of must be 'probability' or 'score'; got {self.of!r}")
         if self.value is not None and self.of == "probability":
-            _check_fraction("Threshold", "value", self.value)
+            check_fraction("Threshold", "value", self.value)
 
     @property
     def needs_probabilities(self) -> bool:  # type: ignore[override]
@@ -145,6 +79,10 @@ class TopK(DecisionRule):
     def width(self) -> int:
         """The k of the rule."""
         return self.k or MAX_FITTED_K
+
+    def is_settled(self, width: int) -> bool:
+        """Whether there are k candidates."""
+        return width >= self.width
 
     def fit(self, data: HeldOut) -> Self:
         """Choose the k with the best F1 by sample."""
@@ -230,9 +168,9 @@ class TargetRecall(DecisionRule):
     threshold: float | None = None
 
     def __post_init__(self) -> None:
-        _check_fraction("TargetRecall", "recall", self.recall)
+        check_fraction("TargetRecall", "recall", self.recall)
         if self.confidence is not None:
-            _check_fraction("TargetRecall", "confidence", self.confidence)
+            check_fraction("TargetRecall", "confidence", self.confidence)
 
     def fit(self, data: HeldOut) -> Self:
         """Choose the threshold by conformal risk control."""
@@ -277,8 +215,8 @@ class TargetPrecision(DecisionRule):
     threshold: float | None = None
 
     def __post_init__(self) -> None:
-        _check_fraction("TargetPrecision", "precision", self.precision)
-        _check_fraction("TargetPrecision", "confidence", self.confidence)
+        check_fraction("TargetPrecision", "precision", self.precision)
+        check_fraction("TargetPrecision", "confidence", self.confidence)
 
     def fit(self, data: HeldOut) -> Self:
         """Choose the threshold by Learn then Test."""
@@ -402,17 +340,3 @@ def load_rule(store: Store, info: Any, prefix: str, n_labels: int) -> DecisionRu
         return RULES[name].load_from(store, values, prefix, n_labels)
     except (TypeError, ValueError) as error:
         raise ModelFormatError(f"{store.path}: invalid decision rule: {error}") from error
-
-
-def mean_f1(hits: BoolArray, n_true: LongArray, counts: AnyArray) -> float:
-    """Mean F1 over rows with a true label, if the first counts (n,) candidates are chosen."""
-    counts = np.minimum(np.asarray(counts, np.int64), hits.shape[1])
-    last = np.maximum(counts - 1, 0)[:, None]
-    found = np.where(counts > 0, np.take_along_axis(np.cumsum(hits, axis=1), last, 1)[:, 0], 0)
-    rows = n_true > 0
-    return float(np.mean(2 * found[rows] / (counts + n_true)[rows])) if rows.any() else 0.0
-
-
-def _check_fraction(cls: str, name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ValueError(f"{cls}.{name} must be a number between 0 and 1; got {value!r}")

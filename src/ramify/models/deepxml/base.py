@@ -180,6 +180,14 @@ class DeepXMLModel(EncodedModel):
         ids, scores = self._rank_samples(samples, k, resolve_threads(self.threads, len(samples)))
         return ids, scores if self.calibrator_ is None else self.calibrator_(scores)
 
+    def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
+        """Return the two parts of the blended score: classifier and similarity, each before normalization by row."""
+        ids, similarities, phi = self._retrieve(self._transform_samples(inputs), self.n_labels, 1)
+        weights, bias = self.classifiers_
+        parts = {"beta": self.beta_, "logit of the classifier": float(phi[0] @ weights[label_id] + bias[label_id])}
+        at = np.flatnonzero(ids[0] == label_id)
+        return parts | ({"cosine similarity": float(similarities[0, at[0]])} if len(at) else {})
+
     def _transformers(self) -> list[Transformer]:
         encoders: list[Encoder] = [self.encoder_]
         if self.reranker_ is not None:

@@ -39,6 +39,7 @@ from ramify.index.label_graph import (
     LabelGraph,
     build_clusters,
     build_edges,
+    cluster_scores,
     init_edge_logits,
     matched_clusters,
 )
@@ -311,6 +312,24 @@ class Elias(EncodedModel):
                 np.stack([ids for ids, _ in found]), np.stack([scores for _, scores in found]), k, threads
             )
         return ids, np.where(ids >= 0, np.exp(scores), -np.inf).astype(np.float32)
+
+    def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
+        """Return the best path to the label in the first member's graph, and the logit of its classifier."""
+        member = self.members_[0]
+        phi = member.encoder.encode(self._transform_samples(inputs), 1)
+        clusters = np.minimum(
+            cluster_scores(cluster_logits(member.cluster_classifiers, phi), member.log_alpha)[0][0], 0
+        )
+        edges = np.flatnonzero(member.graph.labels == label_id)
+        weights, bias = member.label_classifiers
+        parts = {"logit of the classifier": float(phi[0] @ weights[label_id] + bias[label_id])}
+        if len(edges):
+            cluster_of = np.searchsorted(member.graph.indptr, edges, side="right") - 1
+            best = int(np.argmax(clusters[cluster_of] + member.graph.scores[edges]))
+            cluster, edge = int(cluster_of[best]), float(np.exp(member.graph.scores[edges[best]]))
+            parts |= {"cluster": cluster, "score of the cluster": float(np.exp(clusters[cluster]))}
+            parts["score of its edge to the label"] = edge
+        return parts
 
     def _transformers(self) -> list[Transformer]:
         trained = [member.encoder for member in self.members_ if isinstance(member.encoder, Transformer)]
