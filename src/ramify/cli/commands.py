@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
+from ramify.cli.decide import model_inputs, print_annif, print_groups
 from ramify.cli.options import configured_model, load_model, read_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
@@ -32,8 +34,13 @@ def train(args: argparse.Namespace) -> None:
         model.set_params(verbose=0)
     data = read_data(args.file, args)
     dev = read_data(args.dev, args) if args.dev else None
+    held_out = read_data(args.calibrate, args) if args.calibrate not in (None, "auto") else None
     started = time.perf_counter()
-    _fit(model, data)
+    _fit(model, data, auto=args.calibrate == "auto")
+    if held_out is not None:
+        model.calibrate(model_inputs(model, held_out), held_out.labels())
+    if args.labels:
+        model.set_catalogue(args.labels)
     seconds = time.perf_counter() - started
     model.save(args.out)
     if not args.quiet:
@@ -46,8 +53,13 @@ def train(args: argparse.Namespace) -> None:
         print_evaluation(_evaluate(model, dev, args))
 
 
-def _fit(model: Model, data: Dataset) -> None:
-    """Fit with the weights of the data file, if the model uses them."""
+def _fit(model: Model, data: Dataset, *, auto: bool = False) -> None:
+    """Fit with the weights of the data file, if the model uses them; `auto`: with probabilities."""
+    if auto:
+        if data.relevance is not None:
+            raise DataError("--calibrate auto does not use the weights of the data file; pass a file of held-out rows")
+        model.fit_calibrated(data.inputs, data.labels())
+        return
     options: dict[str, Any] = {}
     if data.relevance is not None and model.uses_relevance:
         options["relevance"] = data.encoded_relevance()
@@ -59,14 +71,26 @@ def _fit(model: Model, data: Dataset) -> None:
 def evaluate_model(args: argparse.Namespace) -> None:
     """``ramify evaluate``."""
     model = load_model(args)
-    result = _evaluate(model, read_data(args.file, args), args)
+    data = read_data(args.file, args)
+    if args.rule is not None:
+        print_annif(model.predict_sets(model_inputs(model, data), rule=args.rule), data, args)
+        return
+    if args.annif:
+        print_annif(Ranking.concat(list(predict_batches(model, data, max(5, args.limit)))), data, args)
+        return
+    result = _evaluate(model, data, args)
     if args.json:
         values: dict[str, Any] = dict(result.to_dict())
         if args.deciles:
             values["deciles"] = result.deciles()
+        if result.intervals:
+            values["intervals"] = result.intervals
         print(json.dumps(values))
         return
     print_evaluation(result)
+    if args.by:
+        ranking = Ranking.concat(list(predict_batches(model, data, min(model.n_labels, 100))))
+        print_groups(model, ranking, data, args, partial(evaluate, y_train=model.label_counts_, unseen=_unseen(args)))
     if args.deciles:
         deciles = result.deciles()
         shown = [name for name in ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10", "R@100", "macro-F1") if name in deciles]
@@ -79,17 +103,25 @@ def evaluate_model(args: argparse.Namespace) -> None:
 def _evaluate(model: Model, data: Dataset, args: argparse.Namespace) -> Evaluation:
     ks = getattr(args, "ks", None)
     k = min(model.n_labels, max(100, *ks) if ks else 100)  # at least 100, for F1
+    rank = partial(model.predict_topk, k=k, probabilities=True) if model.is_calibrated else None
     return evaluate(
-        Ranking.concat(list(predict_batches(model, data, k))),
+        Ranking.concat(list(predict_batches(model, data, k, rank))),
         data.labels(),
         model.label_counts_,
         ks=ks,
         threshold=model.threshold,
         propensity=getattr(args, "propensity", "default"),
-        unseen=getattr(args, "unseen", "count"),
+        unseen=_unseen(args),
+        confidence=getattr(args, "ci", None),
         filter_pairs=_read_pairs(args.filter, data, model, args) if getattr(args, "filter", None) else None,
         threads=args.threads,
     )
+
+
+def _unseen(args: argparse.Namespace) -> str:
+    """What happens to true labels that the model does not know: --protocol, or --unseen."""
+    protocol = getattr(args, "protocol", None)
+    return {"all": "count", "seen": "drop"}.get(protocol or "", getattr(args, "unseen", "count"))
 
 
 def _read_pairs(path: str, data: Dataset, model: Model, args: argparse.Namespace) -> list[list[int]]:
@@ -114,6 +146,12 @@ def _read_pairs(path: str, data: Dataset, model: Model, args: argparse.Namespace
 def print_evaluation(result: Evaluation) -> None:
     """Print the table and the notes of an evaluation."""
     print_table(result.table())
+    if result.intervals:
+        rows = [[name, f"{low:.2f} to {high:.2f}"] for name, (low, high) in result.intervals.items()]
+        print_table([["metric", "confidence interval"], *rows])
+    if result.reliability is not None:
+        for title, table in result.reliability.tables().items():
+            print_table(table, title=title)
     for note in result.notes():
         print(note)
 
@@ -151,6 +189,8 @@ def inspect(args: argparse.Namespace) -> None:
             "n_features": model.n_features_in_,
             "n_labels": model.n_labels,
             "n_samples": model.label_counts_.n_samples,
+            "calibrated_on": model.calibration_.n_rows if model.calibration_ else None,
+            "rule": model.rule_.to_dict() if model.rule_ else None,
             "params": store.params,
             "files": store.files,
         }
@@ -166,6 +206,9 @@ def inspect(args: argparse.Namespace) -> None:
         "training samples": f"{model.label_counts_.n_samples:,}",
         "size": f"{sum(e['size'] for e in store.files.values()) / 1e6:.2f} MB in {len(store.files)} arrays",
     }
+    facts["probabilities"] = f"from {model.calibration_.n_rows:,} rows" if model.calibration_ else "none: raw scores"
+    if model.rule_ is not None:
+        facts["decision rule"] = model.rule_.name
     if args.verify:
         facts["hashes"] = "verified"
     print_table([[k, v] for k, v in facts.items()], header=False)

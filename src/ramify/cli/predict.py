@@ -10,11 +10,12 @@ import io
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any
 
 from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
+from ramify.cli.label_sets import predictor
 from ramify.cli.options import is_built_in, load_model, read_data, record_options, regular_file
 from ramify.cli.output import report_skipped
 from ramify.io.dataset import Dataset
@@ -30,6 +31,7 @@ MAX_LABELS = 100_000  # per batch
 def predict(args: argparse.Namespace) -> None:
     """``ramify predict``."""
     model = load_model(args)
+    rank = predictor(model, args)
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(_output(args.out))
         if args.file != "-":
@@ -37,13 +39,13 @@ def predict(args: argparse.Namespace) -> None:
         if not _is_stream(args):
             data = read_data(args.file, args)
             ids = iter(data.ids or [])
-            for ranking in predict_batches(model, data, args.k):
-                _write_ranking(out, ranking, [next(ids, None) for _ in range(len(ranking))])
+            for ranking in predict_batches(model, data, args.k, rank):
+                _write_ranking(out, ranking, [next(ids, None) for _ in range(len(ranking))], args.names)
             return
         bad = BadLines("<stdin>" if args.file == "-" else args.file, args.skip_bad)
         for records in _record_batches(args, model, bad):
             documents = _documents(model, [r.text for r in records])
-            _write_ranking(out, model.predict_topk(documents, args.k), [r.id for r in records])
+            _write_ranking(out, rank(documents), [r.id for r in records], args.names)
         report_skipped(bad.path, bad.n_skipped, bad.skipped)
 
 
@@ -59,13 +61,16 @@ def _batch_size(k: int) -> int:
     return max(1, min(MAX_BATCH, MAX_LABELS // max(1, k)))
 
 
-def predict_batches(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
-    """Yield the rankings of all samples in batches, with a progress bar."""
+def predict_batches(
+    model: Model, data: Dataset, k: int, rank: Callable[[Any], Ranking] | None = None
+) -> Iterator[Ranking]:
+    """Yield the rankings of all samples in batches, with a progress bar; `rank` replaces `predict_topk`."""
     inputs = data.inputs if data.texts is None else _documents(model, data.texts)
     size = _batch_size(k)
     with progress("predicting", len(data)) as advance:
         for start in range(0, max(1, len(data)), size):
-            ranking = model.predict_topk(inputs[start : start + size], k)
+            batch = inputs[start : start + size]
+            ranking = model.predict_topk(batch, k) if rank is None else rank(batch)
             yield ranking
             advance(len(ranking))
 
@@ -144,9 +149,12 @@ def _output(path: str | None) -> Iterator[IO[str]]:
         yield text
 
 
-def _write_ranking(out: IO[str], ranking: Ranking, ids: list[str | None]) -> None:
+def _write_ranking(out: IO[str], ranking: Ranking, ids: list[str | None], language: str | None) -> None:
     for labels, sample_id in zip(ranking.labels(), ids, strict=True):
         value: dict[str, Any] = {} if sample_id is None else {"id": sample_id}
-        value["labels"] = [{"label": label, "score": round(score, 6)} for label, score in labels]
+        value["labels"] = [{"label": label, "score": round(score, 6) + 0.0} for label, score in labels]
+        if ranking.catalogue is not None:
+            for entry in value["labels"]:
+                entry["name"] = ranking.catalogue.display_name(entry["label"], language)
         out.write(json_line(value))
     out.flush()
