@@ -118,7 +118,7 @@ class Ranking:
 
         Parameters
         ----------
-        names : True or a language, such as "en": display names of the label catalogue in place of the labels
+        names : True or a language, such as "en": display names of the label catalogue instead of labels
         """
         name: Callable[[int], Label] = self.names.__getitem__ if self.names is not None else int
         if names:

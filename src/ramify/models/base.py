@@ -50,6 +50,8 @@ class Model(Config):
 
     kind: ClassVar[str] = ""
     """Key of the model in the registry, on the command line and in saved files."""
+    score_scale: ClassVar[str] = ""
+    """Models with the same scale have comparable scores; "": those of the same kind."""
     uses_relevance: ClassVar[bool] = False
     """Whether `fit` takes graded relevance, `fit(X, y, relevance=...)`."""
 

@@ -112,7 +112,7 @@ class Ensemble(Model):
 
     @property
     def _needs_probabilities(self) -> bool:
-        return self.combine == "mean" and len({type(model) for model in self.models}) > 1
+        return self.combine == "mean" and len({model.score_scale or model.kind for model in self.models}) > 1
 
     def _fit_combination(self, X: Any, Y: Csr) -> None:
         """Calibrate the models and choose the weights, if wanted, on held-out rows."""

@@ -74,6 +74,7 @@ class TrainedTreeModel(TreeModel):
     """Base of models whose trees are those of XR-Linear: `fit` takes what their training does."""
 
     uses_relevance: ClassVar[bool] = True
+    score_scale: ClassVar[str] = "xr-linear"
 
     def fit(
         self,
