@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from ramify.base.config import Config, param
-from ramify.base.errors import DataError, ModelFormatError, NotCalibratedError, NotFittedError
+from ramify.base.errors import DataError, ModelFormatError, NotFittedError
 from ramify.base.ranking import Ranking, strictly_descending
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
@@ -22,11 +21,17 @@ from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.labels import LabelVocabulary, align_labels, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
-from ramify.models.decide import CALIBRATION_LABELS, choose_labels, cross_fit_decisions, fit_decisions
+from ramify.models.decide import (
+    CALIBRATION_LABELS,
+    check_calibrated,
+    choose_labels,
+    cross_fit_decisions,
+    fit_decisions,
+)
 from ramify.models.explain import explain
 from ramify.models.filtering import filtered_ranking, rank_more_labels
 from ramify.rank.decision_rule import DecisionRule
-from ramify.rank.decisions import Threshold, load_rule, parse_rule
+from ramify.rank.decisions import load_rule
 from ramify.rank.explanation import Explanation, Level
 from ramify.rank.filters import LabelFilter, Predicate, make_filter
 from ramify.rank.probabilities import Calibration
@@ -133,7 +138,7 @@ class Model(Config):
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise ValueError(f"k must be a positive integer; got {k!r}")
         inputs = self._check_predict_inputs(X)
-        calibration = self._check_calibrated() if probabilities else None
+        calibration = check_calibrated(self) if probabilities else None
         if allow is not None or deny is not None:
             ids, scores = filtered_ranking(self, inputs, min(int(k), self.n_labels), allow, deny)
             among = None if calibration is None else self._ranked(inputs, min(CALIBRATION_LABELS, self.n_labels))[1]
@@ -162,10 +167,7 @@ class Model(Config):
     def predict_sets(self, X: Any, *, rule: DecisionRule | str | None = None) -> Ranking:
         """Return the labels that the decision rule chooses, best first; with their probabilities, if calibrated."""
         inputs = self._check_predict_inputs(X)
-        chosen = self._rule(rule)
-        calibration = self._check_calibrated() if chosen.needs_probabilities else self.calibration_
-        ids, values = choose_labels(self, inputs, chosen, calibration)
-        return self._ranking(ids, values, is_calibrated=calibration is not None)
+        return self._ranking(*choose_labels(self, inputs, rule), is_calibrated=self.is_calibrated)
 
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
         return Ranking(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
@@ -322,30 +324,6 @@ class Model(Config):
     def _check_fitted(self) -> None:
         if not hasattr(self, "labels_"):
             raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit first")
-
-    def _check_calibrated(self) -> Calibration:
-        self._check_fitted()
-        if self.calibration_ is None:
-            raise NotCalibratedError(
-                f"this {type(self).__name__} has no probabilities: its scores are raw; call calibrate(X, y) with rows "
-                "that it was not trained on, or train it with fit_calibrated (in the shell: ramify calibrate)"
-            )
-        return self.calibration_
-
-    def _rule(self, rule: DecisionRule | str | None) -> DecisionRule:
-        """Return the rule of a request; None: the fitted one."""
-        if rule is not None:
-            return parse_rule(rule)
-        if self.rule_ is not None:
-            return self.rule_
-        warnings.warn(
-            f"this {type(self).__name__} has no decision rule: labels with a raw score of at least "
-            f"{self.threshold:g} are assigned, which may be far too many or too few; call calibrate(X, y) with "
-            "held-out rows, or pass rule=",
-            UserWarning,
-            stacklevel=4,
-        )
-        return Threshold(self.threshold, of="score")
 
     def _ranked(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         """Ids and scores (n, k) as `_predict_topk`, but strictly descending."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ramify.base.errors import NotCalibratedError
 from ramify.base.ranking import strictly_descending
 from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.io.inputs import Inputs, take_rows
 from ramify.native.matrix import ranking_hits
 from ramify.rank.decision_rule import DecisionRule, HeldOut
-from ramify.rank.decisions import parse_rule
+from ramify.rank.decisions import Threshold, parse_rule
 from ramify.rank.filters import select
 from ramify.rank.probabilities import Calibration, fit_calibration
 
@@ -51,10 +53,13 @@ def cross_fit_decisions(
     return copy.calibration_, copy.rule_
 
 
-def choose_labels(
-    model: Model, inputs: Inputs, rule: DecisionRule, calibration: Calibration | None
-) -> tuple[IntArray, FloatArray]:
-    """Ids and probabilities (n, most labels of a row) that a rule chooses; scores, if not calibrated."""
+def choose_labels(model: Model, inputs: Inputs, rule: DecisionRule | str | None) -> tuple[IntArray, FloatArray]:
+    """Ids and probabilities (n, most labels of a row) that a rule chooses; scores, if not calibrated.
+
+    Without a rule it is that of the model.
+    """
+    rule = _rule_of(model) if rule is None else parse_rule(rule)
+    calibration = check_calibrated(model) if rule.needs_probabilities else model.calibration_
     k = min(rule.width, model.n_labels)
     while True:
         ids, scores = model._ranked(inputs, k)
@@ -63,3 +68,26 @@ def choose_labels(
         if k == model.n_labels or rule.is_settled(k) or not chosen[:, -1].any():
             return select(ids, values, chosen, max(1, int(chosen.sum(axis=1).max(initial=0))))
         k = min(4 * k, model.n_labels)
+
+
+def check_calibrated(model: Model) -> Calibration:
+    """Return the calibration of a model; raises `NotCalibratedError` if it has none."""
+    if model.calibration_ is None:
+        raise NotCalibratedError(
+            f"this {type(model).__name__} has no probabilities: its scores are raw; call calibrate(X, y) with rows "
+            "that it was not trained on, or train it with fit_calibrated (in the shell: ramify calibrate)"
+        )
+    return model.calibration_
+
+
+def _rule_of(model: Model) -> DecisionRule:
+    """Return the fitted rule of a model; without one, its threshold on raw scores, with a warning."""
+    if model.rule_ is not None:
+        return model.rule_
+    warnings.warn(
+        f"this {type(model).__name__} has no decision rule: labels with a raw score of at least {model.threshold:g} "
+        "are assigned, which may be far too many or too few; call calibrate(X, y) with held-out rows, or pass rule=",
+        UserWarning,
+        stacklevel=4,
+    )
+    return Threshold(model.threshold, of="score")
