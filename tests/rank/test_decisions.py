@@ -7,9 +7,10 @@ import pytest
 from scipy import sparse
 
 import ramify
+from ramify.io.store import Store, StoreWriter
 from ramify.rank.conformal import hoeffding_bentkus, largest_mean
 from ramify.rank.decision_rule import HeldOut, mean_f1
-from ramify.rank.decisions import RULES, parse_rule
+from ramify.rank.decisions import RULES, load_rule, parse_rule
 
 
 def held_out(n, seed=0, k=15, n_labels=40):
@@ -166,3 +167,22 @@ def test_padding_is_never_chosen():
     for name, cls in RULES.items():
         rule = (cls(0.2) if name.startswith("target") else cls()).fit(data)
         assert not rule.choose(ids, p)[:, 1:].any(), name
+
+
+def test_damaged_rules_are_refused(tmp_path):
+    with StoreWriter(tmp_path / "m") as writer:
+        writer.manifest("test", {}, {})
+    store = Store(tmp_path / "m")
+    for wrong in (
+        None,
+        {},
+        {"name": "oracle"},
+        {"name": "top-k", "k": "3"},
+        {"name": "top-k", "n": 3},
+        {"name": "maximize-f1", "slope": None},
+        {"name": "target-recall", "recall": 5},
+        {"name": "per-label-threshold", "is_fitted": True},
+    ):
+        with pytest.raises(ramify.ModelFormatError, match=r"decision rule|no array"):
+            load_rule(store, wrong, "rule_", 3)
+    assert load_rule(store, {"name": "top-k", "k": 3}, "rule_", 3) == ramify.TopK(3)

@@ -7,6 +7,7 @@ returns a fitted copy.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -337,6 +338,10 @@ def load_rule(store: Store, info: Any, prefix: str, n_labels: int) -> DecisionRu
         raise ModelFormatError(f"the manifest of {store.path} does not describe the decision rule")
     try:
         values = {key: value for key, value in info.items() if key != "name"}
+        for key, value in values.items():
+            is_number = isinstance(value, int | float) and math.isfinite(value)
+            if not is_number and key != "of" and not (value is None and key not in ("slope", "offset", "scale")):
+                raise ValueError(f"{key} is {value!r}")
         return RULES[name].load_from(store, values, prefix, n_labels)
     except (TypeError, ValueError) as error:
         raise ModelFormatError(f"{store.path}: invalid decision rule: {error}") from error
