@@ -57,6 +57,8 @@ class Model(Config):
     """Key of the model in the registry, on the command line and in saved files."""
     score_scale: ClassVar[str] = ""
     """Models with the same scale have comparable scores; "": those of the same kind."""
+    scores_are_probabilities: ClassVar[bool] = False
+    """Whether raw scores estimate probabilities, so that `threshold` needs no warning."""
     uses_relevance: ClassVar[bool] = False
     """Whether `fit` takes graded relevance, `fit(X, y, relevance=...)`."""
 

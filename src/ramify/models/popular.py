@@ -22,6 +22,7 @@ class Popular(Model):
     """
 
     kind: ClassVar[str] = "popular"
+    scores_are_probabilities: ClassVar[bool] = True
 
     def _fit(self, data: TrainingData) -> None:
         n, n_labels = data.Y.shape

@@ -165,7 +165,7 @@ def margins_on_path(tree: LinearTree, X: Mixed, path: LongArray) -> FloatArray:
         for children, level in zip(tree.tree.levels[: t + 1], tree.levels[: t + 1], strict=True):
             cut.add_level(
                 children=children, block_starts=level.block_starts, blocks=level.blocks, codebook=level.codebook,
-                bias=level.bias, dense=level.dense, transform=0, power=1.0,
+                bias=level.bias, dense=level.dense, transform=0, power=1.0, is_norm=False,
             )  # fmt: skip
         result[t] = cut.score_selected(
             csr.indptr, csr.indices, csr.data, X.dense,

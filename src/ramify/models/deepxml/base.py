@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class DeepXMLModel(EncodedModel):
     A fitted model has `encoder_`, `classifiers_` and `beta_`, an index, and perhaps a `reranker_`. The blended score by
     which labels are ranked is no probability; `calibrator_`, fitted on the validation set, makes it one.
     """
+
+    scores_are_probabilities: ClassVar[bool] = True
 
     shortlist_size: int = param(
         300, "labels that are retrieved for a sample, in training and in prediction; more raise recall and cost", low=1
