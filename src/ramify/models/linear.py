@@ -71,7 +71,8 @@ class TreeEnsemble(NamedTuple):
         # Clusters with few allowed labels: more of them, for as many labels as without a filter.
         thinned = n_leaves * n_open / max(1, n_clusters * n_allowed)
         beam_size = int(beam.size * min(MAX_WIDER_BEAM, max(1.0, thinned)))
-        return tree.search(X, k, max(beam_size, min_beam), threads, mask=mask)
+        min_score = beam.min_score if 2 * n_allowed > n_leaves else 0.0  # among few labels the best may be far below
+        return tree.search(X, k, max(beam_size, min_beam), threads, min_score=min_score, mask=mask)
 
     def score_selected(self, X: Mixed, selected: Csr, threads: int) -> Csr:
         """Scores (n × L) of selected labels, each of them exactly, without a beam."""
