@@ -25,7 +25,7 @@ def main() -> None:
     }
     for title, model in models.items():
         start = time.perf_counter()
-        model.fit(train.texts, train.labels())
+        model.fit_calibrated(train.texts, train.labels())  # trains twice, for the probabilities
         seconds = time.perf_counter() - start
         print(f"{title}; trained in {seconds:.1f} s:")
         print(ramify.evaluate(model.predict_topk(test.texts, k=100), test.labels(), train.labels()), end="\n\n")
@@ -33,10 +33,11 @@ def main() -> None:
     path = Path("demo/xr-linear")
     model.save(path)
     model = ramify.load(path)
-    print(f"XRLinear, saved to {path} and loaded again, answers three queries:")
-    for query, labels in zip(QUERIES, model.predict_topk(QUERIES, k=5).labels(), strict=True):
+    print(f"XRLinear, saved to {path} and loaded again, chooses labels for three queries, with their probabilities:")
+    for query, labels in zip(QUERIES, model.predict_sets(QUERIES).labels(), strict=True):
         print(f"  {query}")
-        print("    " + ", ".join(f"{label} {score:.2f}" for label, score in labels))
+        print("    " + ", ".join(f"{label} {probability:.2f}" for label, probability in labels))
+    print(f"\nWhy the best label of the first one?\n{model.explain(QUERIES[0])}")
 
 
 if __name__ == "__main__":

@@ -204,8 +204,13 @@ public:
     }
 
     Ranking search(IndexArray indptr, IndexArray indices, In<float> data, In2<float> dense, std::int64_t depth,
-                   std::int64_t beam_size, std::int64_t k, float max_gap, int threads) const {
+                   std::int64_t beam_size, std::int64_t k, float max_gap, int threads,
+                   std::optional<In<std::uint8_t>> mask) const {
         check_queries(indptr, dense);
+        std::int64_t n_nodes = 0;
+        for (const BeamLevel& level : model_.levels) n_nodes += level.n_nodes;
+        if (mask && ssize(mask->shape(0)) != n_nodes)
+            throw std::invalid_argument("the mask does not have one entry for each node of the tree");
         if (depth < 1 || depth > ssize(model_.levels.size()) || beam_size < 1 || k < 1)
             throw std::invalid_argument(
                 "depth, beam_size and k must be at least 1, and depth at most the depth of the tree");
@@ -213,8 +218,8 @@ public:
             throw std::invalid_argument("the labels of the tree do not fit its last level");
         return with_csr(indptr, indices, data.data(), n_sparse_, [&]<class Index>(const CsrView<Index>& view) {
             return give_ranking(static_cast<std::size_t>(view.rows), k, [&](std::int32_t* ids, float* scores) {
-                beam_search(model_, QueryRows<Index>{view, dense.data()}, {depth, beam_size, k, max_gap}, threads, ids,
-                            scores);
+                beam_search(model_, QueryRows<Index>{view, dense.data()},
+                            {depth, beam_size, k, max_gap, mask ? mask->data() : nullptr}, threads, ids, scores);
             });
         });
     }
@@ -290,7 +295,7 @@ void bind_linear(nb::module_& m) {
              nb::arg("is_norm"))
         .def("search", &PyBeamTree::search, array("indptr"), array("indices"), array("data"), array("dense"),
              nb::arg("depth"), nb::arg("beam_size"), nb::arg("k"), nb::kw_only(), nb::arg("max_gap"),
-             nb::arg("threads"))
+             nb::arg("threads"), nb::arg("mask") = nb::none())
         .def("score_selected", &PyBeamTree::score_selected, array("indptr"), array("indices"), array("data"),
              array("dense"), array("label_indptr"), array("labels"), array("leaf_indptr"), array("leaves"),
              nb::arg("threads"));

@@ -61,6 +61,7 @@ struct BeamModel {
 struct BeamOptions {
     std::int64_t depth, beam_size, k;
     float max_gap = std::numeric_limits<float>::infinity();  // of a node of the beam below the best one
+    const std::uint8_t* mask = nullptr;  // (nodes of all levels) which ones may enter a beam; null: all
 };
 
 // The k best labels of each row: ids (rows, k), padded with -1, and log scores (rows, k), padded with -inf. A depth

@@ -90,8 +90,10 @@ public:
     void expand(Expansion& row, const std::int32_t* columns, const float* values, std::int64_t n, const float* dense) {
         const BeamLevel& level = row.level();
         const std::int32_t* labels = row.labels();
+        const std::uint8_t* mask = row.mask();
         auto add = [&](std::int64_t first, const float* scores, std::int64_t n_scores) {
             for_each_over(scores, n_scores, row.best, [&](std::int64_t j) {
+                if (mask != nullptr && mask[first + j] == 0) return;
                 row.best.add({scores[j], labels != nullptr ? labels[first + j] : static_cast<std::int32_t>(first + j)});
             });
         };

@@ -33,6 +33,9 @@ public:
         to_labels_ = t + 1 == static_cast<std::int64_t>(model.levels.size());
         wanted_ = t + 1 == options.depth ? options.k : options.beam_size;
         if (t > 0) drop_distant_nodes(model.levels[static_cast<std::size_t>(t - 1)], options);
+        mask_ = options.mask;
+        for (std::int64_t above = 0; mask_ != nullptr && above < t; ++above)
+            mask_ += model.levels[static_cast<std::size_t>(above)].n_nodes;
         // The best leaf of each label counts: the best leaves may be fewer labels.
         best.start(has_repeats() ? std::numeric_limits<std::int64_t>::max() / 4 : wanted_);
         is_bounded_ = level_->transform != Transform::noop && !has_repeats() && (level_->n_dense == 0 || !to_labels_);
@@ -67,6 +70,8 @@ public:
 
     const BeamLevel& level() const { return *level_; }
     bool to_labels() const { return to_labels_; }
+    // Which nodes of the level may enter the beam, or null if all may.
+    const std::uint8_t* mask() const { return mask_; }
     // Label of each leaf, or null if children have their own ids.
     const std::int32_t* labels() const { return to_labels_ ? model_->labels : nullptr; }
 
@@ -87,6 +92,7 @@ private:
     // children as are wanted.
     void drop_distant_nodes(const BeamLevel& scored, const BeamOptions& options) {
         if (!std::isfinite(options.max_gap) || scored.transform == Transform::noop || has_repeats()) return;
+        if (options.mask != nullptr) return;  // few children may be allowed
         const float top = nodes.empty() ? 0.0f : nodes.front().score;
         float cutoff = top - options.max_gap;
         if (scored.is_norm)
@@ -122,6 +128,7 @@ private:
 
     const BeamModel* model_ = nullptr;
     const BeamLevel* level_ = nullptr;
+    const std::uint8_t* mask_ = nullptr;
     bool to_labels_ = false, is_bounded_ = false;
     std::int64_t wanted_ = 1, size_ = 1, next_ = 0, block_end_ = 0;
     float slack_ = 0.0f;

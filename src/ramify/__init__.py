@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ramify import datasets, features, metrics
-    from ramify.base.errors import DataError, ModelFormatError, NotFittedError, RamifyError
+    from ramify.base.errors import DataError, ModelFormatError, NotCalibratedError, NotFittedError, RamifyError
     from ramify.base.ranking import Ranking
     from ramify.features.concat import Concat
     from ramify.features.tfidf import Tfidf
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ramify.index.kmeans import TreeConfig
     from ramify.index.label_graph import LabelGraph
     from ramify.index.tree import LabelTree
+    from ramify.io.catalogue import LabelCatalogue
     from ramify.io.dataset import Dataset
     from ramify.io.formats import read, write
     from ramify.io.labels import LabelVocabulary
@@ -44,6 +45,18 @@ if TYPE_CHECKING:
     from ramify.nn.encoders.bag import BagEncoder
     from ramify.nn.encoders.transformer import TransformerEncoder
     from ramify.nn.label_embeddings import LabelEncoderConfig
+    from ramify.rank.decision_rule import DecisionRule
+    from ramify.rank.decisions import (
+        ExpectedCount,
+        MaximizeF1,
+        PerLabelThreshold,
+        TargetPrecision,
+        TargetRecall,
+        Threshold,
+        TopK,
+    )
+    from ramify.rank.explanation import Explanation
+    from ramify.rank.filters import LabelFilter
     from ramify.rank.linear import LinearConfig, fit_ovr
     from ramify.version import __version__
 
@@ -51,6 +64,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {
     "DataError": "ramify.base.errors",
     "ModelFormatError": "ramify.base.errors",
+    "NotCalibratedError": "ramify.base.errors",
     "NotFittedError": "ramify.base.errors",
     "RamifyError": "ramify.base.errors",
     "Ranking": "ramify.base.ranking",
@@ -84,6 +98,17 @@ _MODULE_OF = {
     "TransformerEncoder": "ramify.nn.encoders.transformer",
     "LabelEncoderConfig": "ramify.nn.label_embeddings",
     "TrainingConfig": "ramify.nn.config",
+    "DecisionRule": "ramify.rank.decision_rule",
+    "ExpectedCount": "ramify.rank.decisions",
+    "MaximizeF1": "ramify.rank.decisions",
+    "PerLabelThreshold": "ramify.rank.decisions",
+    "TargetPrecision": "ramify.rank.decisions",
+    "TargetRecall": "ramify.rank.decisions",
+    "Threshold": "ramify.rank.decisions",
+    "TopK": "ramify.rank.decisions",
+    "Explanation": "ramify.rank.explanation",
+    "LabelCatalogue": "ramify.io.catalogue",
+    "LabelFilter": "ramify.rank.filters",
     "LinearConfig": "ramify.rank.linear",
     "fit_ovr": "ramify.rank.linear",
     "__version__": "ramify.version",
@@ -98,25 +123,37 @@ __all__ = [
     "Concat",
     "DataError",
     "Dataset",
+    "DecisionRule",
     "Elias",
     "Ensemble",
     "Evaluation",
+    "ExpectedCount",
+    "Explanation",
     "GraphReport",
+    "LabelCatalogue",
     "LabelEncoderConfig",
+    "LabelFilter",
     "LabelGraph",
     "LabelTree",
     "LabelVocabulary",
     "LightDXML",
     "LinearConfig",
+    "MaximizeF1",
     "Model",
     "ModelFormatError",
     "NeuralOneVsAll",
+    "NotCalibratedError",
     "NotFittedError",
     "OneVsAll",
+    "PerLabelThreshold",
     "Popular",
     "RamifyError",
     "Ranking",
+    "TargetPrecision",
+    "TargetRecall",
     "Tfidf",
+    "Threshold",
+    "TopK",
     "TrainingConfig",
     "TransformerEncoder",
     "TreeConfig",

@@ -219,6 +219,7 @@ class BeamTree:
         *,
         max_gap: float,
         threads: int,
+        mask: NDArray[np.uint8] | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
     def score_selected(
         self,

@@ -242,7 +242,7 @@ def test_invalid_input_is_refused():
             ramify.evaluate(ranking, [[0]], ks=wrong)
     with pytest.raises(ramify.DataError, match="shape"):
         ramify.evaluate(ranking, [[0]], filter_pairs=sparse.csr_matrix((3, 2)))
-    assert ramify.evaluate(ranking, [[0]], filter_pairs=[], ks=[1, 10**13])["P@1"] == 100.0
+    assert ramify.evaluate(ranking, [[0]], filter_pairs=[], ks=[1])["P@1"] == 100.0
     with pytest.raises(ramify.DataError, match="between -1 and 1"):
         ranking_of([[2]], 2)
     with pytest.raises(ramify.DataError, match="shape"):

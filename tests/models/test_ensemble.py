@@ -31,8 +31,11 @@ def test_is_at_least_as_good_as_its_models_on_real_data(data, tmp_path):
 
 def test_validation_gives_the_better_model_more_weight(data):
     train, _ = data
-    model = ramify.Ensemble([ramify.Popular(), ramify.XRLinear(verbose=0)], weights="validation").fit(*train)
+    models = [ramify.Popular(), ramify.XRLinear(verbose=0)]
+    model = ramify.Ensemble(models, combine="rank", weights="validation").fit(*train)
     assert model.weights_[1] > model.weights_[0]
+    by_probability = ramify.Ensemble(models, weights="validation").fit(*train)
+    assert by_probability.weights_[1] >= by_probability.weights_[0]  # a calibrated bad model does little harm
 
 
 def test_sample_weight_needs_models_that_take_it():
@@ -94,3 +97,34 @@ def test_errors_say_what_is_wrong(data, tmp_path):
     manifest.write_text(json.dumps(damaged))
     with pytest.raises(ramify.ModelFormatError, match="oracle"):
         ramify.load(tmp_path / "model")
+
+
+def test_models_of_different_kinds_are_averaged_by_probability(data):
+    """The raw mean of scores of different scales is worse than the better model; that of probabilities is not."""
+    train, test = data
+    models = [ramify.XRLinear(verbose=0).fit(*train), ramify.Popular().fit(*train)]
+    with pytest.raises(ValueError, match="cannot be averaged: pass held-out rows"):
+        ramify.Ensemble.of(models)
+    with pytest.raises(ValueError, match="chosen on held-out rows"):
+        ramify.Ensemble.of(models, weights="validation", combine="rank")
+    held, new = [part[:400] for part in test], [part[400:] for part in test]
+    together = ramify.Ensemble.of(models, *held)
+    assert not models[0].is_calibrated  # the given models do not change
+    precision = [ramify.evaluate(m.predict_topk(new[0], 5), new[1])["P@1"] for m in (together, models[0])]
+    assert precision[0] >= precision[1] - 1
+    chosen = ramify.Ensemble.of(models, *held, weights="validation")
+    assert chosen.weights_[0] > chosen.weights_[1]
+    scores = together.predict_topk(new[0], 3).scores
+    assert scores.min() > 0
+    assert scores.max() < 1
+
+
+def test_fit_calibrates_models_of_different_kinds(data, tmp_path):
+    train, test = data
+    model = ramify.Ensemble([ramify.XRLinear(verbose=0), ramify.Popular()], validation_size=90).fit(*train)
+    assert all(member.is_calibrated for member in model.models_)
+    model.save(tmp_path / "m")
+    again = ramify.load(tmp_path / "m")
+    assert np.array_equal(again.predict_topk(test[0], 3).ids, model.predict_topk(test[0], 3).ids)
+    same_kind = ramify.Ensemble([ramify.XRLinear(verbose=0, seed=seed) for seed in (0, 1)]).fit(*train)
+    assert not any(member.is_calibrated for member in same_kind.models_)

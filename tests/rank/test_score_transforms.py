@@ -26,14 +26,16 @@ def test_larger_margins_break_ties():
     hinge = ScoreTransform.parse("l3-hinge")
     logs = hinge.log_score(np.array([1.0, 1.2, 1.7], np.float32))
     assert np.all(np.diff(logs) > 0)
-    assert hinge.finish(logs).tolist() == [1, 1, 1]
+    scores = hinge.finish(logs)
+    assert np.all(np.diff(scores) > 0)
+    assert np.all((scores > 0.999) & (scores < 1))
 
 
 def test_norms_rank_as_hinges_with_spread_scores():
     v = np.linspace(-3, 0.9, 30).astype(np.float32)
     norm, hinge = ScoreTransform.parse("l12-norm"), ScoreTransform.parse("l12-hinge")
     assert np.array_equal(norm.log_score(v, -2.0), hinge.log_score(v, -2.0))
-    assert np.allclose(norm.finish(norm.spread(norm.log_score(v))), np.exp(v - 1), rtol=1e-4)
+    assert np.allclose(norm.finish(norm.spread(norm.log_score(v))), np.exp(v - 1), rtol=1e-3)
     assert norm.finish(norm.spread(np.float32(-np.inf))) == 0
     log = ScoreTransform.parse("log-l2-norm")
     assert np.allclose(log.finish(log.spread(log.log_score(np.float32(-2), -16))), -5)

@@ -17,6 +17,10 @@ class ModelFormatError(RamifyError, ValueError):
     """A model directory that is damaged, of an unsupported format version, or not written by Ramify."""
 
 
+class NotCalibratedError(RamifyError, ValueError):
+    """Probabilities are asked of a model that has not been calibrated."""
+
+
 if TYPE_CHECKING:
 
     class NotFittedError(RamifyError, ValueError, AttributeError):

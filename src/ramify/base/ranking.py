@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,6 +15,31 @@ from ramify.base.types import Csr, FloatArray, IntArray, Label
 
 SHOWN_ROWS, SHOWN_LABELS = 10, 5
 """Rows and labels that a notebook shows."""
+
+
+class DisplayNames(Protocol):
+    """What a ranking needs of a label catalogue."""
+
+    def display_name(self, label: Label, language: str | None = None) -> str:
+        """Return the display name of a label; the label itself where there is none."""
+
+
+def strictly_descending(ids: IntArray, scores: FloatArray) -> FloatArray:
+    """Scores (n, k) of a ranking without ties: a score that does not descend becomes the next smaller number.
+
+    So the scores alone give the order of the labels, and the first columns do not depend on k.
+    """
+    ties = (scores[:, 1:] >= scores[:, :-1]) & (ids[:, 1:] >= 0)
+    if not ties.any():
+        return scores
+    result = scores.copy()
+    rows = np.flatnonzero(ties.any(axis=1))
+    part, valid = result[rows], ids[rows] >= 0
+    for j in range(1 + int(np.argmax(ties.any(axis=0))), part.shape[1]):
+        below = np.nextafter(part[:, j - 1], np.float32(-np.inf))
+        part[:, j] = np.where(valid[:, j], np.minimum(part[:, j], below), part[:, j])
+    result[rows] = part
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +56,18 @@ class Ranking:
         Number of labels L of the model.
     names : sequence, optional
         Label of each id; None: the ids are the labels.
+    are_probabilities : bool
+        Whether the scores are calibrated probabilities.
+    catalogue : optional
+        Display names of the labels (`LabelCatalogue`).
     """
 
     ids: IntArray
     scores: FloatArray
     n_labels: int
     names: Sequence[Label] | None = None
+    are_probabilities: bool = False
+    catalogue: DisplayNames | None = None
 
     def __post_init__(self) -> None:
         ids, scores = np.asarray(self.ids), np.asarray(self.scores)
@@ -76,7 +107,7 @@ class Ranking:
         if len({(part.k, part.n_labels) for part in parts}) != 1:
             raise DataError("only rankings with the same k and the same labels can be concatenated")
         ids, scores = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "scores"))
-        return cls(ids, scores, parts[0].n_labels, parts[0].names)
+        return replace(parts[0], ids=ids, scores=scores)
 
     def __len__(self) -> int:
         return int(self.ids.shape[0])
@@ -86,9 +117,20 @@ class Ranking:
         """Number of columns k."""
         return int(self.ids.shape[1])
 
-    def labels(self) -> list[list[tuple[Label, float]]]:
-        """Labels and scores of each row, best first."""
-        name = self.names.__getitem__ if self.names is not None else int
+    def labels(self, names: str | bool = False) -> list[list[tuple[Label, float]]]:
+        """Labels and scores of each row, best first.
+
+        Parameters
+        ----------
+        names : True or a language, such as "en": display names of the label catalogue instead of labels
+        """
+        name: Callable[[int], Label] = self.names.__getitem__ if self.names is not None else int
+        if names:
+            if self.catalogue is None:
+                raise DataError("the model has no label catalogue; pass label_catalogue= to fit, or set_catalogue")
+            catalogue, label_of = self.catalogue, name
+            language = names if isinstance(names, str) else None
+            name = lambda i: catalogue.display_name(label_of(i), language)  # noqa: E731
         return [
             [(name(int(i)), float(s)) for i, s in zip(ids, scores, strict=True) if i >= 0]
             for ids, scores in zip(self.ids, self.scores, strict=True)
@@ -111,11 +153,20 @@ class Ranking:
         """Return the first k columns."""
         if k < 1:
             raise ValueError(f"k must be at least 1; got {k}")
-        return Ranking(self.ids[:, :k], self.scores[:, :k], self.n_labels, self.names)
+        return replace(self, ids=self.ids[:, :k], scores=self.scores[:, :k])
+
+    def padded(self, k: int) -> Ranking:
+        """Return the ranking with k columns or more: the further ones are empty."""
+        missing = ((0, 0), (0, max(0, k - self.k)))
+        ids, scores = (
+            np.pad(self.ids, missing, constant_values=-1),
+            np.pad(self.scores, missing, constant_values=-np.inf),
+        )
+        return replace(self, ids=ids, scores=scores)
 
     def __getitem__(self, rows: Any) -> Ranking:
         """Select rows by slice, mask or indices."""
-        return Ranking(np.atleast_2d(self.ids[rows]), np.atleast_2d(self.scores[rows]), self.n_labels, self.names)
+        return replace(self, ids=np.atleast_2d(self.ids[rows]), scores=np.atleast_2d(self.scores[rows]))
 
     # ---- frames ----
 

@@ -6,16 +6,26 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
+from ramify.cli.decide import model_inputs, print_annif, print_groups
 from ramify.cli.evaluations import comparison, evaluate_predictions, seeds_table
 from ramify.cli.options import configured_model, load_model, read_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
-from ramify.cli.training import check_output, check_space, check_train_options, dry_run, fit_model, fit_options
+from ramify.cli.training import (
+    check_output,
+    check_space,
+    check_train_options,
+    dry_run,
+    fit_calibrated,
+    fit_model,
+    fit_options,
+)
 from ramify.features.defaults import suggest
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
@@ -42,9 +52,17 @@ def train(args: argparse.Namespace) -> None:
         print_table(dry_run(model, data, args.out), header=False)
         return
     options = fit_options(model, args)
+    held_out = read_data(args.calibrate, args) if args.calibrate not in (None, "auto") else None
     check_space(args.out, data)
     started = time.perf_counter()
-    fit_model(model, data, options)
+    if args.calibrate == "auto":
+        fit_calibrated(model, data, options)
+    else:
+        fit_model(model, data, options)
+    if held_out is not None:
+        model.calibrate(model_inputs(model, held_out), held_out.labels())
+    if args.labels:
+        model.set_catalogue(args.labels)
     seconds = time.perf_counter() - started
     model.save(args.out)
     if not args.quiet:
@@ -70,6 +88,9 @@ def evaluate_model(args: argparse.Namespace) -> None:
         if not Path(name).is_file():
             Store(name)  # reports what is no model before the data are read
     data = read_data(args.file, args)
+    if args.rule is not None or args.annif or args.by:
+        _evaluate_otherwise(args, data)
+        return
     results: dict[str, Evaluation] = {}
     for name in args.models:
         if Path(name).is_file():
@@ -98,23 +119,49 @@ def _values(result: Evaluation, args: argparse.Namespace) -> dict[str, Any]:
     values: dict[str, Any] = dict(result.to_dict())
     if args.deciles:
         values["deciles"] = result.deciles()
+    if result.intervals:
+        values["intervals"] = result.intervals
     return values
+
+
+def _evaluate_otherwise(args: argparse.Namespace, data: Dataset) -> None:
+    """Evaluate the label sets of a rule, by Annif's metrics, or by groups of rows."""
+    if len(args.models) > 1 or Path(args.models[0]).is_file():
+        raise ValueError("--rule, --annif and --by evaluate one model; name one model directory")
+    args.model = args.models[0]
+    model = load_model(args)
+    if args.rule is not None:
+        print_annif(model.predict_sets(model_inputs(model, data), rule=args.rule), data, args)
+    elif args.annif:
+        print_annif(Ranking.concat(list(predict_batches(model, data, max(5, args.limit)))), data, args)
+    else:
+        print_evaluation(_evaluate(model, data, args), args.table)
+        ranking = Ranking.concat(list(predict_batches(model, data, min(model.n_labels, 100))))
+        print_groups(model, ranking, data, args, partial(evaluate, y_train=model.label_counts_, unseen=_unseen(args)))
 
 
 def _evaluate(model: Model, data: Dataset, args: argparse.Namespace) -> Evaluation:
     ks = getattr(args, "ks", None)
     k = min(model.n_labels, max(100, *ks) if ks else 100)  # at least 100, for F1
+    rank = partial(model.predict_topk, k=k, probabilities=True) if model.is_calibrated else None
     return evaluate(
-        Ranking.concat(list(predict_batches(model, data, k))),
+        Ranking.concat(list(predict_batches(model, data, k, rank))),
         data.labels(),
         model.label_counts_,
         ks=ks,
         threshold=model.threshold,
         propensity=getattr(args, "propensity", "default"),
-        unseen=getattr(args, "unseen", "count"),
+        unseen=_unseen(args),
+        confidence=getattr(args, "ci", None),
         filter_pairs=_read_pairs(args.filter, data, model, args) if getattr(args, "filter", None) else None,
         threads=args.threads,
     )
+
+
+def _unseen(args: argparse.Namespace) -> str:
+    """What happens to true labels that the model does not know: --protocol, or --unseen."""
+    protocol = getattr(args, "protocol", None)
+    return {"all": "count", "seen": "drop"}.get(protocol or "", getattr(args, "unseen", "count"))
 
 
 def _read_pairs(path: str, data: Dataset, model: Model, args: argparse.Namespace) -> list[list[int]]:
@@ -139,6 +186,12 @@ def _read_pairs(path: str, data: Dataset, model: Model, args: argparse.Namespace
 def print_evaluation(result: Evaluation, style: str = "text") -> None:
     """Print the table and the notes of an evaluation."""
     print_table(result.table(), style=style)
+    if result.intervals:
+        rows = [[name, f"{low:.2f} to {high:.2f}"] for name, (low, high) in result.intervals.items()]
+        print_table([["metric", "confidence interval"], *rows], style=style)
+    if result.reliability is not None:
+        for title, table in result.reliability.tables().items():
+            print_table(table, title=title, style=style)
     for note in result.notes() if style == "text" else ():
         print(note)
 
@@ -183,6 +236,8 @@ def inspect(args: argparse.Namespace) -> None:
             "n_features": model.n_features_in_,
             "n_labels": model.n_labels,
             "n_samples": model.label_counts_.n_samples,
+            "calibrated_on": model.calibration_.n_rows if model.calibration_ else None,
+            "rule": model.rule_.to_dict() if model.rule_ else None,
             "params": store.params,
             "files": store.files,
         }
@@ -199,6 +254,9 @@ def inspect(args: argparse.Namespace) -> None:
         "parameters": repr(model),
         "size": f"{sum(e['size'] for e in store.files.values()) / 1e6:.2f} MB in {len(store.files)} arrays",
     }
+    facts["probabilities"] = f"from {model.calibration_.n_rows:,} rows" if model.calibration_ else "none: raw scores"
+    if model.rule_ is not None:
+        facts["decision rule"] = model.rule_.name
     if args.verify:
         facts["hashes"] = "verified"
     print_table([[k, v] for k, v in facts.items()], header=False)

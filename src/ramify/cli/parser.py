@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ramify.cli import commands
+from ramify.cli import commands, decide
 from ramify.cli.card import add_card
 from ramify.cli.combine import add_combine
 from ramify.cli.completion import add_completion
+from ramify.cli.explain import explain
 from ramify.cli.help import add_command, alternatives, examples
+from ramify.cli.label_sets import add_label_set_options
+from ramify.cli.labels import SHOWN_LABELS, labels
 from ramify.cli.new import add_new
 from ramify.cli.options import add_data_options
 from ramify.cli.output import STYLES
@@ -76,7 +79,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"ramify {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    adders = (_add_train, _add_predict, _add_evaluate, _add_inspect, _add_export_encoder, _add_data)
+    adders = (_add_train, _add_predict, _add_evaluate, _add_calibrate, _add_compare, _add_explain, _add_labels,
+              _add_inspect, _add_export_encoder, _add_data)  # fmt: skip
     for add in (*adders, add_tune, add_new, add_card, add_combine, add_completion):
         add(subparsers)
     return parser
@@ -145,6 +149,13 @@ def _add_train(parent: Any) -> None:
         metavar="FILE",
         help="label tree to use: lines 'label<TAB>a/b/c', or JSON Lines with label and path, a list of names",
     )
+    sub.add_argument("--labels", metavar="FILE", help="label catalogue: TSV, CSV, JSON Lines or SKOS")
+    sub.add_argument(
+        "--calibrate",
+        metavar="FILE",
+        help="fit probabilities and label sets on this data file after training; auto: on a tenth of the training "
+        "data, by training twice",
+    )
     sub.add_argument(
         "--set",
         action="append",
@@ -168,6 +179,7 @@ def _add_predict(parent: Any) -> None:
         metavar="FILE",
         help="output file: .jsonl, .tsv, .csv, .parquet or .npz by its suffix (default: JSON Lines to standard output)",
     )
+    add_label_set_options(sub)
     _add_threads(sub)
     add_data_options(sub)
 
@@ -195,11 +207,66 @@ def _add_evaluate(parent: Any) -> None:
         default="count",
         help="count true labels unknown to the model as misses, or drop them (default: count)",
     )
+    sub.add_argument(
+        "--protocol", choices=["all", "seen"], help="all: count unseen labels as misses; seen: drop them; as --unseen"
+    )
+    sub.add_argument("--rule", metavar="RULE", help="evaluate the label sets that a rule chooses, as annif eval does")
+    sub.add_argument("--by", metavar="FIELD", help="also by the values of a field of a JSON Lines file, such as lang")
+    sub.add_argument(
+        "--ci", type=float, nargs="?", const=0.95, metavar="C", help="bootstrap confidence intervals (default: 0.95)"
+    )
+    sub.add_argument("--annif", action="store_true", help="the metrics of annif eval in place of the others")
+    sub.add_argument("--limit", type=int, default=10, metavar="K", help="--annif: suggestions per row (default: 10)")
+    sub.add_argument("--annif-threshold", type=float, default=0.0, metavar="T", help="--annif: minimum score")
+    sub.add_argument("--results-file", metavar="FILE", help="--annif: write a TSV with the metrics of each label")
     sub.add_argument("--filter", metavar="FILE", help="file of 'row label' id pairs to remove from the predictions")
     sub.add_argument("--deciles", action="store_true", help="also show metrics by label frequency decile")
     _add_json(sub)
     _add_threads(sub)
     add_data_options(sub)
+
+
+def _add_calibrate(parent: Any) -> None:
+    summary = "Fit probabilities and a decision rule on data that the model was not trained on."
+    sub = _model_command(parent, "calibrate", summary, decide.calibrate)
+    sub.add_argument("file", metavar="FILE", help=FILE_HELP)
+    sub.add_argument("--rule", default="maximize-f1", metavar="RULE", help="decision rule (default: maximize-f1)")
+    sub.add_argument("--out", metavar="DIR", help="directory to save the model to (default: overwrite DIR)")
+    _add_threads(sub)
+    add_data_options(sub)
+
+
+def _add_compare(parent: Any) -> None:
+    summary = "Compare two models on the same data, row by row, with confidence intervals."
+    sub = _model_command(parent, "compare", summary, decide.compare_models)
+    sub.add_argument("other", metavar="OTHER", help="directory of another saved model")
+    sub.add_argument("file", metavar="FILE", help=FILE_HELP)
+    sub.add_argument("--k", type=int, default=5, help="largest cutoff (default: 5)")
+    sub.add_argument("--confidence", type=float, default=0.95, metavar="C", help="of the intervals (default: 0.95)")
+    _add_json(sub)
+    _add_threads(sub)
+    add_data_options(sub)
+
+
+def _add_explain(parent: Any) -> None:
+    sub = _model_command(parent, "explain", "Explain why a label has its score.", explain)
+    sub.add_argument("text", metavar="TEXT", help="the text")
+    sub.add_argument("--label", action="append", metavar="LABEL", help="label or name (default: the best label)")
+    sub.add_argument("--without", action="append", default=[], metavar="WORD", help="also the score without this word")
+    sub.add_argument("--html", metavar="FILE", help="write the text with highlighted words to this file")
+    _add_json(sub)
+    _add_threads(sub)
+
+
+def _add_labels(parent: Any) -> None:
+    sub = _model_command(parent, "labels", "Show the labels of a model, or give them names.", labels)
+    sub.add_argument("--set", metavar="FILE", help="store this label catalogue (TSV, CSV, JSON Lines, SKOS)")
+    sub.add_argument("--out", metavar="DIR", help="--set: directory to save the model to (default: overwrite DIR)")
+    sub.add_argument("--find", metavar="TEXT", help="only labels with this text in the label, a name or a synonym")
+    sub.add_argument("--language", metavar="LANG", help="language of the names")
+    sub.add_argument("--n", type=int, default=SHOWN_LABELS, help=f"labels to show (default: {SHOWN_LABELS})")
+    _add_json(sub)
+    _add_threads(sub)
 
 
 def _add_inspect(parent: Any) -> None:

@@ -8,12 +8,13 @@ import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ramify.base.errors import DataError
 from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
+from ramify.cli.label_sets import predictor
 from ramify.cli.options import is_built_in, load_model, read_data, record_options, regular_file
 from ramify.cli.output import report_skipped
 from ramify.cli.predictions import Key, open_predictions, prediction_format
@@ -32,23 +33,23 @@ def predict(args: argparse.Namespace) -> None:
     kind = prediction_format(args.out)
     model = load_model(args)
     names = _label_names(args, model)
+    rank = predictor(model, args)
     with contextlib.ExitStack() as stack:
-        out = stack.enter_context(open_predictions(args.out, kind))
+        out = stack.enter_context(open_predictions(args.out, kind, args.names))
         is_spooled = args.file == "-" and not args.text and args.format not in (None, "jsonl")
         if args.file != "-" or is_spooled:
             args.file = stack.enter_context(regular_file(args.file))
         if not _is_stream(args):
             data = read_data(args.file, args)
             ids = iter(data.ids or [])
-            for ranking in predict_batches(model, data, args.k):
+            for ranking in predict_batches(model, data, args.k, rank):
                 keys = [{} if (i := next(ids, None)) is None else {"id": i} for _ in range(len(ranking))]
                 out.write(_renamed(ranking, names), keys)
             return
         bad = BadLines("<stdin>" if args.file == "-" or is_spooled else args.file, args.skip_bad)
         for records in _record_batches(args, model, bad):
             documents = _documents(model, [r.text for r in records])
-            ranking = model.predict_topk(documents, args.k)
-            out.write(_renamed(ranking, names), [_key(r, args.skip_bad) for r in records])
+            out.write(_renamed(rank(documents), names), [_key(r, args.skip_bad) for r in records])
         report_skipped(bad.path, bad.n_skipped, bad.skipped)
 
 
@@ -89,13 +90,16 @@ def _batch_size(k: int) -> int:
     return max(1, min(MAX_BATCH, MAX_LABELS // max(1, k)))
 
 
-def predict_batches(model: Model, data: Dataset, k: int) -> Iterator[Ranking]:
-    """Yield the rankings of all samples in batches, with a progress bar."""
+def predict_batches(
+    model: Model, data: Dataset, k: int, rank: Callable[[Any], Ranking] | None = None
+) -> Iterator[Ranking]:
+    """Yield the rankings of all samples in batches, with a progress bar; `rank` replaces `predict_topk`."""
     inputs = data.inputs if data.texts is None else _documents(model, data.texts)
     size = _batch_size(k)
     with progress("predicting", len(data), unit="samples") as advance:
         for start in range(0, max(1, len(data)), size):
-            ranking = model.predict_topk(inputs[start : start + size], k)
+            batch = inputs[start : start + size]
+            ranking = model.predict_topk(batch, k) if rank is None else rank(batch)
             yield ranking
             advance(len(ranking))
 

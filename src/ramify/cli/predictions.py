@@ -49,10 +49,10 @@ def prediction_format(path: str | None) -> str:
 
 
 @contextlib.contextmanager
-def open_predictions(path: str | None, kind: str) -> Iterator[PredictionWriter]:
-    """Open a file for predictions; None: standard output."""
+def open_predictions(path: str | None, kind: str, language: str | None = None) -> Iterator[PredictionWriter]:
+    """Open a file for predictions; None: standard output. JSON Lines have the names of labels in a language."""
     if path is None:
-        yield _Lines(sys.stdout)
+        yield _Lines(sys.stdout, language)
         return
     with open_for_writing(path) as file:
         if kind in ("npz", "parquet"):
@@ -61,22 +61,22 @@ def open_predictions(path: str | None, kind: str) -> Iterator[PredictionWriter]:
             (table.save_npz if kind == "npz" else table.save_parquet)(file)
             return
         with io.TextIOWrapper(file, encoding="utf-8", write_through=True, newline="") as text:
-            yield _Lines(text) if kind == "jsonl" else _Cells(text, "\t" if kind == "tsv" else ",")
+            yield _Lines(text, language) if kind == "jsonl" else _Cells(text, "\t" if kind == "tsv" else ",")
 
 
 class _Lines:
     """JSON Lines."""
 
-    def __init__(self, out: IO[str]) -> None:
-        self._out = out
+    def __init__(self, out: IO[str], language: str | None) -> None:
+        self._out, self._language = out, language
 
     def write(self, ranking: Ranking, keys: list[Key]) -> None:
         for labels, key in zip(ranking.labels(), keys, strict=True):
-            value: dict[str, Any] = {
-                **key,
-                "labels": [{"label": label, "score": round(score, 6)} for label, score in labels],
-            }
-            self._out.write(json_line(value))
+            found: list[dict[str, Any]] = [{"label": label, "score": round(score, 6) + 0.0} for label, score in labels]
+            if ranking.catalogue is not None:
+                for entry in found:
+                    entry["name"] = ranking.catalogue.display_name(entry["label"], self._language)
+            self._out.write(json_line({**key, "labels": found}))
         self._out.flush()
 
 
@@ -109,7 +109,8 @@ class _Table:
     def _all(self) -> Ranking:
         if not self._rankings:
             raise DataError("there are no predictions to write")
-        return Ranking.concat(self._rankings)
+        width = max(ranking.k for ranking in self._rankings)  # label sets differ in size
+        return Ranking.concat([ranking.padded(width) for ranking in self._rankings])
 
     def save_npz(self, file: Any) -> None:
         ranking = self._all()

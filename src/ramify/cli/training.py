@@ -122,6 +122,16 @@ def fit_model(model: Model, data: Dataset, options: dict[str, Any]) -> None:
     model.labels_ = data.label_names
 
 
+def fit_calibrated(model: Model, data: Dataset, options: dict[str, Any]) -> None:
+    """Fit and calibrate without further data."""
+    if data.relevance is not None or options:
+        raise DataError(
+            "--calibrate auto uses neither weights of the data file nor --label-features or --tree; name a file of "
+            "held-out rows: --calibrate dev.jsonl"
+        )
+    model.fit_calibrated(data.inputs, data.labels())
+
+
 def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
     """Table of what would be read, and estimates of time, memory and size from a training on a subset."""
     used = int((np.bincount(data.Y.indices, minlength=data.n_labels) > 0).sum())

@@ -17,7 +17,7 @@ from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.index.kmeans import TreeConfig, balanced_clusters
 
 MIN_EDGE_LOGIT = -5.0
@@ -59,6 +59,12 @@ class LabelGraph:
         labels = np.argsort(cluster_of, kind="stable").astype(np.int32)
         indptr = indptr_from_counts(np.bincount(cluster_of, minlength=n_clusters))
         return cls(indptr, labels, np.zeros(len(labels), np.float32), len(cluster_of))
+
+    def restricted(self, allowed: BoolArray) -> LabelGraph:
+        """Graph with the edges to allowed labels (L,) only."""
+        kept = allowed[self.labels]
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr].astype(np.int64)
+        return LabelGraph(indptr, self.labels[kept], self.scores[kept], self.n_labels)
 
     @property
     def n_clusters(self) -> int:

@@ -12,7 +12,7 @@ from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.frames import as_array, column, column_names, is_frame, is_missing, numeric_matrix, to_list, to_python
 from ramify.base.sparse import as_csr
-from ramify.base.types import Csr
+from ramify.base.types import Csr, LongArray
 
 Kind = Literal["text", "fields", "sparse", "dense"]
 
@@ -132,6 +132,11 @@ def _array(X: Any) -> Inputs:
 def _example_of_rows(X: dict[Any, Any]) -> str:
     shown = ", ".join(f"{name!r}: …" for name in list(X)[:3])
     return f"[{{{shown}}}, …]"
+
+
+def take_rows(inputs: Inputs, rows: LongArray) -> Any:
+    """Select rows of the input, as `fit` takes them."""
+    return [inputs.data[row] for row in rows] if isinstance(inputs.data, list) else inputs.data[rows]
 
 
 def _dense(X: Any) -> Inputs:

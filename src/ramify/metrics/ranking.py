@@ -18,7 +18,7 @@ contributions of the groups sum to the total.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ def remove_pairs(ranking: Ranking, pairs: Csr, threads: int) -> Ranking:
     order = np.argsort(removed[rows], axis=1, kind="stable")  # remaining labels first, in their order
     ids[rows] = np.where(np.take_along_axis(removed[rows], order, 1), -1, np.take_along_axis(ids[rows], order, 1))
     scores[rows] = np.where(ids[rows] < 0, -np.inf, np.take_along_axis(scores[rows], order, 1))
-    return Ranking(ids, scores, ranking.n_labels, ranking.names)
+    return replace(ranking, ids=ids, scores=scores)
 
 
 def frequency_deciles(counts: AnyArray) -> ByteArray:

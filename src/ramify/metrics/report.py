@@ -16,6 +16,7 @@ from ramify.base.sparse import indicator
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr
 from ramify.io.labels import LabelVocabulary, align_labels
+from ramify.metrics.bootstrap import bootstrap_intervals, row_metrics
 from ramify.metrics.propensity import LabelCounts, inverse_propensity
 from ramify.metrics.ranking import (
     N_DECILES,
@@ -26,6 +27,7 @@ from ramify.metrics.ranking import (
     ranking_metrics,
     remove_pairs,
 )
+from ramify.metrics.reliability import Reliability, reliability
 
 CUTOFFS = (1, 3, 5, 10, 100)
 ORDER = ("P", "nDCG", "PSP", "PSnDCG", "R", "coverage")
@@ -42,6 +44,9 @@ class Evaluation:
     unseen_fraction: float
     has_deciles: bool = field(default=False)
     f1_is_truncated: bool = field(default=False)
+    n_unseen_dropped: int = field(default=0)
+    reliability: Reliability | None = field(default=None)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def n_rows(self) -> int:
@@ -61,6 +66,8 @@ class Evaluation:
             for i, k in enumerate(self.metrics.cutoffs)
         }
         values.update({name: float(v[0]) for name, v in self.f1.items()})
+        if self.reliability is not None:
+            values.update(self.reliability.to_dict())
         return values
 
     def deciles(self) -> dict[str, list[float]]:
@@ -94,6 +101,10 @@ class Evaluation:
             )
         if self.n_rows_without_labels:
             notes.append(f"{self.n_rows_without_labels:,} rows without true labels are excluded")
+        if self.n_unseen_dropped:
+            notes.append(
+                f"protocol seen: {self.n_unseen_dropped:,} true labels that the model does not know are dropped"
+            )
         if self.unseen_fraction:
             notes.append(
                 f"{100 * self.unseen_fraction:.2f} % of the true labels are unknown to the model and count as misses"
@@ -107,6 +118,10 @@ class Evaluation:
             "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
             for row in rows
         ]
+        lines += [f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in self.intervals.items()]
+        if self.reliability is not None:
+            calibration = {name: f"{value:.4f}" for name, value in self.reliability.to_dict().items()}
+            lines.append(", ".join(f"{name} {value}" for name, value in calibration.items()))
         return "\n".join([*lines, *self.notes()])
 
     __repr__ = __str__
@@ -126,9 +141,12 @@ def evaluate(
     threshold: float = 0.5,
     unseen: str = "count",
     filter_pairs: Any = None,
+    confidence: float | None = None,
     threads: int | None = None,
 ) -> Evaluation:
     """Compare a ranking with the true labels.
+
+    A ranking by probability also gets its expected calibration error and Brier score (`metrics.reliability`).
 
     Parameters
     ----------
@@ -140,6 +158,7 @@ def evaluate(
     threshold : minimum score of a predicted label, for F1
     unseen : "count" true labels unknown to the model as misses, or "drop" them
     filter_pairs : (row, label id) pairs to remove from the ranking first: an (m, 2) array or an n × L matrix
+    confidence : also compute confidence intervals of P@k, nDCG@k and R@k by the bootstrap, such as 0.95
     threads : threads to use; None: RAMIFY_THREADS or all cores
     """
     threads = resolve_threads(threads)
@@ -158,6 +177,7 @@ def evaluate(
             "same names (--label-names)"
         )
     unseen_fraction = n_unseen / max(1, truth.nnz)
+    n_dropped = n_unseen if unseen == "drop" else 0
     if unseen == "drop":
         truth, unseen_fraction = truth[:, :n_known].tocsr(), 0.0
     if filter_pairs is not None:
@@ -166,6 +186,10 @@ def evaluate(
         ks = [ks]
     if ks is not None and any(isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1 for k in ks):
         raise ValueError(f"ks must be positive integers; got {list(ks)!r}")
+    if ks is not None and may_be_truncated and ranking.k < min(max(ks, default=1), ranking.n_labels):
+        raise DataError(
+            f"the ranking has {ranking.k} labels of each row, too few for a cutoff of {max(ks)}; rank as many labels"
+        )
     cutoffs = sorted(set(ks)) if ks is not None else [k for k in CUTOFFS if k <= ranking.k] or [1]
 
     weights = groups = None
@@ -185,7 +209,16 @@ def evaluate(
     f1 = f1_scores(ranking, truth, threshold, group_of, n_groups, threads)
     n_empty = len(ranking) - metrics.n_rows
     f1_is_truncated = may_be_truncated and last_reaches
-    return Evaluation(metrics, f1, threshold, n_empty, unseen_fraction, groups is not None, f1_is_truncated)
+    found = reliability(ranking, truth, groups) if ranking.are_probabilities else None
+    intervals: dict[str, tuple[float, float]] = {}
+    if confidence is not None:
+        values = row_metrics(ranking, truth, cutoffs)
+        low, high = bootstrap_intervals(np.stack(list(values.values()), axis=1), confidence=confidence)
+        intervals = {name: (float(a), float(b)) for name, a, b in zip(values, low, high, strict=True)}
+    has_deciles = groups is not None
+    return Evaluation(
+        metrics, f1, threshold, n_empty, unseen_fraction, has_deciles, f1_is_truncated, n_dropped, found, intervals
+    )
 
 
 def _vocabulary(ranking: Ranking) -> LabelVocabulary:

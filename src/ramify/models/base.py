@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -11,18 +12,30 @@ import numpy as np
 
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError, not_fitted
-from ramify.base.ranking import Ranking
+from ramify.base.ranking import Ranking, strictly_descending
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
+from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs, check_inputs
-from ramify.io.labels import LabelVocabulary, encode_labels
+from ramify.io.labels import LabelVocabulary, align_labels, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
+from ramify.models.decide import (
+    CALIBRATION_LABELS,
+    check_calibrated,
+    choose_labels,
+    cross_fit_decisions,
+    fit_decisions,
+)
 from ramify.models.estimator import Estimator
-
-PREDICT_WIDTH = 100
-"""`predict` ranks this many labels first, and more while all labels of a row are above the threshold."""
+from ramify.models.explain import explain
+from ramify.models.filtering import filtered_ranking, rank_more_labels
+from ramify.rank.decision_rule import DecisionRule
+from ramify.rank.decisions import load_rule
+from ramify.rank.explanation import Explanation, Level
+from ramify.rank.filters import LabelFilter, Predicate, make_filter
+from ramify.rank.probabilities import Calibration
 
 
 class TrainingData(NamedTuple):
@@ -43,6 +56,10 @@ class Model(Estimator, Config):
 
     kind: ClassVar[str] = ""
     """Key of the model in the registry, on the command line and in saved files."""
+    score_scale: ClassVar[str] = ""
+    """Models with the same scale have comparable scores; "": those of the same kind."""
+    scores_are_probabilities: ClassVar[bool] = False
+    """Whether raw scores estimate probabilities, so that `threshold` needs no warning."""
     uses_relevance: ClassVar[bool] = False
     """Whether `fit` takes graded relevance, `fit(X, y, relevance=...)`."""
 
@@ -53,7 +70,7 @@ class Model(Estimator, Config):
 
     # ---- public API ----
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, label_catalogue: Any = None) -> Self:
         """Train the model.
 
         Parameters
@@ -62,32 +79,145 @@ class Model(Estimator, Config):
             texts or numbers
         y : list or column of lists of hashable labels, an indicator (n × L), or a data frame with a column of 0 and 1
             for each label
+        label_catalogue : names of the labels: a `LabelCatalogue`, a mapping from label to name or to a dict of fields,
+            or the path of a file (`LabelCatalogue.read`)
         """
         data = self._check_training_data(X, y)
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         self._fit(data)
-        return self._finish_fit(data)
+        return self._finish_fit(data, catalogue)
 
-    def predict_topk(self, X: Any, k: int = 10) -> Ranking:
-        """Return the k best labels of each row; fewer if there are fewer labels."""
+    def fit_calibrated(
+        self, X: Any, y: Any, *, fraction: float = 0.1, rule: DecisionRule | str = "maximize-f1", max_rows: int = 10_000
+    ) -> Self:
+        """Train the model on all rows, and calibrate it as `calibrate` does, without further data.
+
+        A copy of the model is trained without a random `fraction` of the rows, at most `max_rows`, and calibrated on
+        these: training takes about twice as long, and no row is lost to it.
+        """
+        data = self._check_training_data(X, y)
+        decisions = cross_fit_decisions(self, data.inputs, data.Y, fraction, max_rows, rule)
+        self.fit(X, y)
+        self._set_decisions(*decisions)
+        return self
+
+    def calibrate(self, X: Any, y: Any, *, rule: DecisionRule | str = "maximize-f1") -> Self:
+        """Fit probabilities and a decision rule on held-out rows, which the model was not trained on.
+
+        Rows of the training data would make the probabilities too high. True labels that the model does not know
+        count as missed. A rule with a guarantee is fitted to one half of the rows, the probabilities to the other.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        rule : decides which labels `predict` returns; see `ramify.rank.decisions`
+        """
+        inputs = self._check_predict_inputs(X)
+        truth, _ = align_labels(y, self.labels_)
+        if truth.shape[0] != len(inputs):
+            raise DataError(f"X has {len(inputs)} rows, y has {truth.shape[0]}")
+        self._set_decisions(*fit_decisions(self, inputs, truth, rule))
+        return self
+
+    def _set_decisions(self, calibration: Calibration | None, rule: DecisionRule | None) -> None:
+        self.calibration_ = calibration
+        self.rule_ = rule
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the model gives probabilities; `calibration_.n_rows` is the number of rows they were fitted to."""
+        return getattr(self, "calibration_", None) is not None
+
+    def predict_topk(
+        self, X: Any, k: int = 10, *, probabilities: bool = False, allow: Any = None, deny: Any = None
+    ) -> Ranking:
+        """Return the k best labels of each row; fewer if there are fewer labels.
+
+        Parameters
+        ----------
+        k : number of labels; the scores of a row descend strictly
+        probabilities : return those of `predict_proba` in place of raw scores
+        allow, deny : labels, or names of the catalogue, that a row may and must not get: one collection for all rows,
+            a `LabelFilter`, or a list with a collection, a `LabelFilter` or None for each row
+        """
         if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
             raise ValueError(f"k must be a positive integer; got {k!r}")
         inputs = self._check_predict_inputs(X)
-        ids, scores = self._predict_topk(inputs, min(int(k), self.n_labels))
-        return Ranking(ids, scores, self.n_labels, self.labels_)
+        calibration = check_calibrated(self) if probabilities else None
+        if allow is not None or deny is not None:
+            ids, scores = filtered_ranking(self, inputs, min(int(k), self.n_labels), allow, deny)
+            among = None if calibration is None else self._ranked(inputs, min(CALIBRATION_LABELS, self.n_labels))[1]
+        else:
+            ids, scores = self._ranked(inputs, min(int(k), self.n_labels))
+            among = None
+        if calibration is not None:
+            scores = strictly_descending(ids, calibration(scores, among))
+        return self._ranking(ids, scores, is_calibrated=probabilities)
 
-    def predict(self, X: Any) -> Csr:
-        """Return the labels whose score reaches the threshold, as an indicator (n × L)."""
+    def predict_proba(self, X: Any, k: int = 100) -> Csr:
+        """Return the calibrated probabilities of the k best labels of each row (n × L); further ones are not stored."""
+        return self.predict_topk(X, k, probabilities=True).to_csr()
+
+    def predict(self, X: Any, *, rule: DecisionRule | str | None = None) -> Csr:
+        """Return the labels that the decision rule chooses, as an indicator (n × L).
+
+        Parameters
+        ----------
+        rule : such as ``MaximizeF1()`` or "top-k=3"; None: the one fitted by `calibrate`. A model without one assigns
+            labels whose raw score reaches `threshold`, and warns.
+        """
+        chosen = self.predict_sets(X, rule=rule).to_csr()
+        return csr_from_parts(np.ones(chosen.nnz, np.int8), chosen.indices, chosen.indptr, chosen.shape)
+
+    def predict_sets(self, X: Any, *, rule: DecisionRule | str | None = None) -> Ranking:
+        """Return the labels that the decision rule chooses, best first; with their probabilities, if calibrated."""
         inputs = self._check_predict_inputs(X)
-        k = min(PREDICT_WIDTH, self.n_labels)
-        while True:
-            ids, best = self._predict_topk(inputs, k)
-            if k == self.n_labels or not np.any(best[:, -1] >= self.threshold):
-                break
-            k = min(4 * k, self.n_labels)
-        scores = Ranking(ids, best, self.n_labels, self.labels_).to_csr()
-        scores.data = (scores.data >= self.threshold).astype(np.float32)
-        scores.eliminate_zeros()
-        return csr_from_parts(scores.data.astype(np.int8), scores.indices, scores.indptr, scores.shape)
+        return self._ranking(*choose_labels(self, inputs, rule), is_calibrated=self.is_calibrated)
+
+    def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
+        return Ranking(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
+
+    def explain(self, x: Any, label: Any = None, *, without: Sequence[str] = ()) -> Explanation:
+        """Explain the score of a label for one sample; None: of its best label.
+
+        Linear models give the exact contribution of each term at each level of the tree; others the difference that
+        leaving out each word makes. See `Explanation`.
+
+        Parameters
+        ----------
+        x : one text, dict of text fields, or row of features
+        label : a label, or a name of the catalogue
+        without : words to leave out: the explanation also has the score of the text without them
+        """
+        self._check_fitted()
+        return explain(self, x, label, without)
+
+    def label_filter(
+        self,
+        *,
+        allow: Any = None,
+        deny: Any = None,
+        allow_prefix: str | tuple[str, ...] | None = None,
+        where: Predicate | None = None,
+    ) -> LabelFilter:
+        """Prepare a filter for `predict_topk(X, allow=...)`, to be used many times.
+
+        Parameters
+        ----------
+        allow, deny : labels, or names of the catalogue
+        allow_prefix : what the allowed labels start with, such as the first part of their URIs
+        where : function of a label and its catalogue entry (or None), true for allowed labels
+        """
+        self._check_fitted()
+        return make_filter(
+            self.labels_, self.catalogue_, allow=allow, deny=deny, allow_prefix=allow_prefix, where=where
+        )
+
+    def set_catalogue(self, catalogue: Any) -> Self:
+        """Give names to the labels, as `label_catalogue` of `fit` does; None removes them."""
+        self._check_fitted()
+        self.catalogue_ = None if catalogue is None else LabelCatalogue.of(catalogue)
+        return self
 
     @property
     def n_labels(self) -> int:
@@ -136,6 +266,9 @@ class Model(Estimator, Config):
             "input_kind": self.input_kind_,
             "n_features_in": self.n_features_in_,
             "n_samples": self.label_counts_.n_samples,
+            "calibration": self.calibration_.save_to(writer, "calibration_") if self.calibration_ else None,
+            "rule": self.rule_.save_to(writer, "rule_") if self.rule_ else None,
+            "catalogue": None if self.catalogue_ is None else self.catalogue_.save_to(writer, "catalogue_"),
             "model": self._save(writer),
         }
 
@@ -160,6 +293,13 @@ class Model(Estimator, Config):
         model.input_kind_, model.n_features_in_ = kind, width
         counts = store.array("label_counts", np.int64, shape=(len(model.labels_),), bounds=(0, 1 << 62))
         model.label_counts_ = LabelCounts(int(n_samples or 0), counts)
+        calibration, rule = state.get("calibration"), state.get("rule")
+        model._set_decisions(
+            None if calibration is None else Calibration.load_from(store, calibration, "calibration_"),
+            None if rule is None else load_rule(store, rule, "rule_", len(model.labels_)),
+        )
+        catalogue = state.get("catalogue")
+        model.catalogue_ = None if catalogue is None else LabelCatalogue.load_from(store, catalogue, "catalogue_")
         model._load(store, state.get("model"))
         return model
 
@@ -177,16 +317,27 @@ class Model(Estimator, Config):
         self.__dict__.pop("labels_", None)
         return TrainingData(inputs, Y, labels)
 
-    def _finish_fit(self, data: TrainingData) -> Self:
+    def _finish_fit(self, data: TrainingData, catalogue: LabelCatalogue | None = None) -> Self:
         self.input_kind_ = data.inputs.kind
         self.n_features_in_ = data.inputs.n_features
         self.labels_ = data.labels
+        self._set_decisions(None, None)
+        self.catalogue_ = catalogue
         self.label_counts_ = LabelCounts(data.Y.shape[0], np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
         return self
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "labels_"):
             raise not_fitted(self)
+
+    def _ranked(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) as `_predict_topk`, but strictly descending."""
+        ids, scores = self._predict_topk(inputs, k)
+        return ids, strictly_descending(ids, scores)
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best allowed labels; models with an index search only what is allowed."""
+        return rank_more_labels(self, inputs, k, label_filter)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "labels_")
@@ -205,6 +356,16 @@ class Model(Estimator, Config):
                 "features as input, as in training"
             )
         return inputs
+
+    # ---- what a model may implement ----
+
+    def _explain_levels(self, inputs: Inputs, label_id: int) -> list[Level] | None:
+        """Exact contributions to the score of a label; None: the model is not linear."""
+        return None
+
+    def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
+        """What the score of a label is made of, by name."""
+        return {}
 
     # ---- what a model implements ----
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 from collections.abc import Sequence
@@ -14,8 +15,10 @@ from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.ranking import Ranking
 from ramify.base.splits import hold_out
-from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
-from ramify.io.inputs import Inputs
+from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
+from ramify.io.catalogue import LabelCatalogue
+from ramify.io.inputs import Inputs, take_rows
+from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models import model_class
@@ -27,11 +30,16 @@ WIDTH = 100
 """Minimum number of labels that each model ranks."""
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)
 """Weights that validation chooses from, for each model after the first."""
+MIN_CALIBRATION_ROWS = 50
+"""Validation rows below which the models are not calibrated."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ensemble(Model):
     """Combines the rankings of several models, of the same or of different kinds.
+
+    Raw scores of different kinds of models are not comparable. Such models are calibrated on rows that none of them is
+    trained on, and their probabilities are averaged (`combine="mean"`).
 
     >>> import ramify
     >>> model = Ensemble([ramify.Popular(), ramify.XRLinear()]).fit(["red fox", "red hen"], [["fox"], ["hen"]])
@@ -58,50 +66,90 @@ class Ensemble(Model):
     # ---- training ----
 
     @classmethod
-    def of(cls, models: Sequence[Model], **params: Any) -> Self:
-        """Combine models that are already trained, on the same labels."""
+    def of(cls, models: Sequence[Model], X: Any = None, y: Any = None, **params: Any) -> Self:
+        """Combine models that are already trained, on the same labels.
+
+        Parameters
+        ----------
+        models : trained models; they do not change
+        X, y : held-out rows, on which models without probabilities are calibrated, and weights="validation" chosen
+        params : parameters of the ensemble
+        """
         ensemble = cls(models=tuple(models), **params)
         first = _first(models)
         if any(list(model.labels_) != list(first.labels_) for model in models):
             raise DataError("the models were trained on different labels, or on the same ones in another order")
         if len({model.input_kind_ for model in models}) != 1 or len({model.n_features_in_ for model in models}) != 1:
             raise DataError("the models were trained on different kinds of input")
-        ensemble.models_, ensemble.weights_ = list(models), ensemble._given_weights()
         for name in ("labels_", "label_counts_", "input_kind_", "n_features_in_"):
             setattr(ensemble, name, getattr(first, name))
+        ensemble._set_decisions(None, None)
+        ensemble.catalogue_ = first.catalogue_
+        ensemble.models_, ensemble.weights_ = [copy.copy(model) for model in models], ensemble._given_weights()
+        if X is None and ensemble.weights == "validation":
+            raise ValueError("weights='validation' are chosen on held-out rows: pass them as Ensemble.of(models, X, y)")
+        if X is None and ensemble._needs_probabilities and not all(model.is_calibrated for model in models):
+            raise ValueError(
+                "scores of different kinds of models cannot be averaged: pass held-out rows, of(models, X, y), "
+                "call calibrate(X, y) of each model, or use combine='rank'"
+            )
+        if X is not None:
+            truth, n_known = align_labels(y, ensemble.labels_)
+            ensemble._fit_combination(X, truth[:, :n_known].tocsr())
         return ensemble
 
-    def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, sample_weight: Any = None, label_catalogue: Any = None) -> Self:
         """Train all models.
 
         Parameters
         ----------
         X, y : as for each of the models
         sample_weight : weight of each sample (n,), for models that all take it; None: 1
+        label_catalogue : names of the labels
         """
         if sample_weight is not None:
             for model in self.models:
                 if "sample_weight" not in inspect.signature(model.fit).parameters:
                     raise DataError(f"{type(model).__name__}, a model of the ensemble, takes no sample_weight")
         data = self._check_training_data(X, y)
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         self._fit(data, None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs)))
-        return self._finish_fit(data)
+        return self._finish_fit(data, catalogue)
 
     def _fit(self, data: TrainingData, sample_weight: AnyArray | None = None) -> None:
         inputs, Y, _ = data
         _first(self.models)
         rows, validation = np.arange(len(inputs)), np.empty(0, np.int64)
-        if self.weights == "validation":
-            rows, validation = hold_out(Y, self.validation_size, self.seed)
+        if self.weights == "validation" or self._needs_probabilities:
+            train, held = hold_out(Y, self.validation_size, self.seed)
+            if self.weights == "validation" or len(held) >= MIN_CALIBRATION_ROWS:
+                rows, validation = train, held
         options: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
-        self.models_ = [model.clone().fit(_take(inputs, rows), Y[rows], **options) for model in self.models]
-        for model in self.models_:
-            model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
+        self.models_ = [model.clone().fit(take_rows(inputs, rows), Y[rows], **options) for model in self.models]
         self.weights_ = self._given_weights()
         if len(validation):
-            held = _take(inputs, validation)
+            self._fit_combination(take_rows(inputs, validation), Y[validation])
+        for model in self.models_:
+            model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
+
+    @property
+    def _needs_probabilities(self) -> bool:
+        return self.combine == "mean" and len({model.score_scale or model.kind for model in self.models}) > 1
+
+    def _fit_combination(self, X: Any, Y: Csr) -> None:
+        """Calibrate the models and choose the weights, if wanted, on held-out rows."""
+        if self._needs_probabilities and Y.shape[0] >= MIN_CALIBRATION_ROWS:
+            for model in self.models_:
+                if not model.is_calibrated:
+                    model.calibrate(X, Y)
+        if self.weights == "validation":
             k = min(WIDTH, Y.shape[1])
-            self.weights_ = self._best_weights([model.predict_topk(held, k) for model in self.models_], Y[validation])
+            self.weights_ = self._best_weights(self._rankings(X, k), Y)
+
+    def _rankings(self, X: Any, k: int) -> list[Ranking]:
+        """Rankings of all models, by probability where they are averaged."""
+        calibrated = self._needs_probabilities and all(model.is_calibrated for model in self.models_)
+        return [model.predict_topk(X, k, probabilities=calibrated) for model in self.models_]
 
     def _given_weights(self) -> list[float]:
         return list(self.weights) if isinstance(self.weights, tuple) else [1.0] * len(self.models)
@@ -125,9 +173,7 @@ class Ensemble(Model):
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         width = min(self.n_labels, max(2 * k, WIDTH))
-        found = combine_rankings(
-            [model.predict_topk(inputs.data, width) for model in self.models_], k, self.combine, self.weights_
-        )
+        found = combine_rankings(self._rankings(inputs.data, width), k, self.combine, self.weights_)
         return found.ids, found.scores
 
     # ---- files ----
@@ -192,8 +238,3 @@ def _models_of(values: Any) -> tuple[Model, ...]:
         else:
             raise ValueError(f"a model of an Ensemble is given by its key, or by kind and params; got {entry!r}")
     return tuple(models)
-
-
-def _take(inputs: Inputs, rows: LongArray) -> Any:
-    """Select rows of the input, as `fit` takes them."""
-    return [inputs.data[row] for row in rows] if isinstance(inputs.data, list) else inputs.data[rows]

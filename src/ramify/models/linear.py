@@ -15,16 +15,22 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import indicator, indicator_from_lists
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.base.types import ByteArray, Csr, FloatArray, IntArray
 from ramify.features.concat import Concat
 from ramify.features.defaults import text_features
 from ramify.features.tfidf import Tfidf
+from ramify.index.tree import LabelTree
 from ramify.io.inputs import Inputs
 from ramify.io.labels import label_rows
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, check_state
 from ramify.models.features import FeatureModel
 from ramify.rank.beam import LinearTree
+from ramify.rank.explanation import Level, explain_path
+from ramify.rank.filters import LabelFilter, fill_up, node_mask
+
+MAX_WIDER_BEAM = 4
+"""Largest factor on the beam of a search among few allowed labels; exact, if it then holds all of their clusters."""
 
 
 class Beam(NamedTuple):
@@ -39,24 +45,36 @@ class TreeEnsemble(NamedTuple):
 
     trees: list[LinearTree]
 
-    def search(self, X: Mixed, k: int, beam: Beam, threads: int) -> tuple[IntArray, FloatArray]:
-        """Ids and scores (n, k) of the best labels."""
+    def search(
+        self, X: Mixed, k: int, beam: Beam, threads: int, label_filter: LabelFilter | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best labels, of the allowed ones if there is a filter."""
         transform = self.trees[0].transforms[-1]
         if len(self.trees) == 1:
-            ids, log_scores = self._search_tree(self.trees[0], X, k, beam, threads)
+            ids, log_scores = self._search_tree(self.trees[0], X, k, beam, threads, label_filter)
             return ids, transform.finish(transform.spread(log_scores))
         width = min(2 * k, self.trees[0].tree.n_labels)
-        found = [self._search_tree(tree, X, width, beam, threads) for tree in self.trees]
+        found = [self._search_tree(tree, X, width, beam, threads, label_filter) for tree in self.trees]
         ids, log_scores = native.matrix.blend_rankings(
             np.stack([ids for ids, _ in found]), np.stack([transform.spread(scores) for _, scores in found]), k, threads
         )
         return ids, transform.finish(log_scores)
 
     @staticmethod
-    def _search_tree(tree: LinearTree, X: Mixed, k: int, beam: Beam, threads: int) -> tuple[IntArray, FloatArray]:
-        n_clusters = len(tree.tree.levels[-1]) - 1
-        min_beam = -(-3 * k * n_clusters // (2 * len(tree.tree.labels)))  # enough clusters to hold k labels
-        return tree.search(X, k, max(beam.size, min_beam), threads, min_score=beam.min_score)
+    def _search_tree(
+        tree: LinearTree, X: Mixed, k: int, beam: Beam, threads: int, label_filter: LabelFilter | None
+    ) -> tuple[IntArray, FloatArray]:
+        n_clusters, n_leaves = len(tree.tree.levels[-1]) - 1, len(tree.tree.labels)
+        if label_filter is None:
+            min_beam = -(-3 * k * n_clusters // (2 * n_leaves))  # enough clusters to hold k labels
+            return tree.search(X, k, max(beam.size, min_beam), threads, min_score=beam.min_score)
+        mask, n_open, n_allowed = label_filter.prepared(tree, lambda: _open_nodes(tree.tree, label_filter))
+        min_beam = n_open if n_allowed <= 2 * k else -(-3 * k * n_open // (2 * n_allowed))
+        # Clusters with few allowed labels: more of them, for as many labels as without a filter.
+        thinned = n_leaves * n_open / max(1, n_clusters * n_allowed)
+        beam_size = int(beam.size * min(MAX_WIDER_BEAM, max(1.0, thinned)))
+        min_score = beam.min_score if 2 * n_allowed > n_leaves else 0.0  # among few labels the best may be far below
+        return tree.search(X, k, max(beam_size, min_beam), threads, min_score=min_score, mask=mask)
 
     def score_selected(self, X: Mixed, selected: Csr, threads: int) -> Csr:
         """Scores (n × L) of selected labels, each of them exactly, without a beam."""
@@ -83,6 +101,14 @@ class TreeEnsemble(NamedTuple):
         return cls(trees)
 
 
+def _open_nodes(tree: LabelTree, label_filter: LabelFilter) -> tuple[ByteArray, int, int]:
+    """Return the nodes with an allowed label below, the number of such leaf clusters, and that of allowed leaves."""
+    mask = node_mask(tree, label_filter.allowed)
+    n_leaves, n_clusters = len(tree.labels), len(tree.levels[-1]) - 1
+    n_open = int(mask[-n_leaves - n_clusters : -n_leaves].sum()) if len(tree.levels) > 1 else 1
+    return mask, max(1, n_open), int(mask[-n_leaves:].sum())
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class TreeModel(Model):
     """Base of models that search trees of linear classifiers, `trees_`, over features of the input."""
@@ -99,6 +125,31 @@ class TreeModel(Model):
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         threads = resolve_threads(self.threads, len(inputs))
         return TreeEnsemble(self.trees_).search(self._tree_features(inputs, threads), k, self._beam, threads)
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of allowed labels: only clusters that have one are searched."""
+        threads = resolve_threads(self.threads, len(inputs))
+        X, wanted = self._tree_features(inputs, threads), min(k, len(label_filter))
+        ids, scores = TreeEnsemble(self.trees_).search(X, k, self._beam, threads, label_filter)
+        fill_up(ids[:, :wanted], scores[:, :wanted], label_filter, self.label_counts_.counts)
+        return ids, scores
+
+    def _explain_levels(self, inputs: Inputs, label_id: int) -> list[Level] | None:
+        """Contributions on the path to the label, tree by tree; of several leaves, that with the highest score."""
+        X = self._tree_features(inputs, 1)
+        features = getattr(self, "features_", None)
+        columns = X.sparse.indices
+        terms = [f"feature {j}" for j in columns]
+        if features is not None:
+            names = features.get_feature_names_out()[columns]
+            terms = [name.partition("__")[2] if isinstance(features, Concat) else name for name in names]
+        levels: list[Level] = []
+        for i, tree in enumerate(self.trees_):
+            title = "" if len(self.trees_) == 1 else f"tree {i + 1}, "
+            leaves = np.flatnonzero(tree.tree.labels == label_id)
+            paths = [explain_path(tree, X, int(leaf), terms, title) for leaf in leaves]
+            levels += paths[int(np.argmax([path[-1].log_score for path in paths]))]
+        return levels
 
     def predict_selected(self, X: Any, selected: Any) -> Csr:
         """Score the selected labels only, each of them exactly, without a beam.

@@ -9,6 +9,7 @@ from ramify.base.config import param
 from ramify.base.progress import progress, steps
 from ramify.base.types import AnyArray, Csr
 from ramify.index.tree import LabelTree
+from ramify.io.catalogue import LabelCatalogue
 from ramify.models.base import TrainingData
 from ramify.models.estimator import check_sample_weight
 from ramify.models.linear import LinearModel
@@ -38,7 +39,9 @@ class OneVsAll(LinearModel):
         super().check_params()
         ScoreTransform.parse(self.score_transform)
 
-    def fit(self, X: Any, y: Any, *, relevance: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any, *, relevance: Any = None, sample_weight: Any = None, label_catalogue: Any = None
+    ) -> Self:
         """Train the model.
 
         Parameters
@@ -47,11 +50,13 @@ class OneVsAll(LinearModel):
         y : list of lists of hashable labels, or an indicator (n × L)
         relevance : weight of each positive in the loss (n × L), with the pattern of y; None: 1
         sample_weight : weight of each sample in the loss (n,); None: 1
+        label_catalogue : names of the labels
         """
         data = self._check_training_data(X, y)
         weights = None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs))
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         self._fit(data, check_relevance(relevance, data.Y), weights)
-        return self._finish_fit(data)
+        return self._finish_fit(data, catalogue)
 
     def _fit(self, data: TrainingData, relevance: Csr | None = None, sample_weight: AnyArray | None = None) -> None:
         X, n_labels = self._fit_features(data.inputs), data.Y.shape[1]

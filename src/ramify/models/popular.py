@@ -9,6 +9,7 @@ import numpy as np
 
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, IntArray
+from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, TrainingData
@@ -23,8 +24,9 @@ class Popular(Model):
     """
 
     kind: ClassVar[str] = "popular"
+    scores_are_probabilities: ClassVar[bool] = True
 
-    def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, sample_weight: Any = None, label_catalogue: Any = None) -> Self:
         """Count the labels.
 
         Parameters
@@ -32,10 +34,12 @@ class Popular(Model):
         X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
         y : list of lists of hashable labels, or an indicator (n × L)
         sample_weight : how much each sample counts (n,); None: 1
+        label_catalogue : names of the labels
         """
         data = self._check_training_data(X, y)
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         self._fit(data, None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs)))
-        return self._finish_fit(data)
+        return self._finish_fit(data, catalogue)
 
     def _fit(self, data: TrainingData, sample_weight: AnyArray | None = None) -> None:
         n, n_labels = data.Y.shape

@@ -37,6 +37,7 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree, paths_in_order
+from ramify.io.catalogue import LabelCatalogue
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
 from ramify.models.base import TrainingData
@@ -76,6 +77,7 @@ class TrainedTreeModel(TreeModel):
     """Base of models whose trees are those of XR-Linear: `fit` takes what their training does."""
 
     uses_relevance: ClassVar[bool] = True
+    score_scale: ClassVar[str] = "xr-linear"
 
     def fit(
         self,
@@ -87,6 +89,7 @@ class TrainedTreeModel(TreeModel):
         negatives: Sequence[Csr | None] | None = None,
         label_features: Csr | FloatArray | Mapping[Any, str] | None = None,
         sample_weight: Any = None,
+        label_catalogue: Any = None,
     ) -> Self:
         """Train the model.
 
@@ -101,13 +104,15 @@ class TrainedTreeModel(TreeModel):
             or None
         label_features : features of the labels themselves (L × e), or the text of each label; used for clustering
         sample_weight : weight of each sample in the loss of the linear classifiers (n,); None: 1
+        label_catalogue : names of the labels
         """
         data = self._check_training_data(X, y)
         features = None if label_features is None else check_label_features(label_features, data.labels)
         weights = None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs))
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, features, weights)
         self._fit(data, options)
-        return self._finish_fit(data)
+        return self._finish_fit(data, catalogue)
 
     @abstractmethod
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:

@@ -116,12 +116,20 @@ class LinearTree:
         self._leaves_of_labels: tuple[LongArray, IntArray] | None = None
 
     def search(
-        self, X: Any, k: int, beam_size: int, threads: int = 1, *, min_score: float = 0.0
+        self,
+        X: Any,
+        k: int,
+        beam_size: int,
+        threads: int = 1,
+        *,
+        min_score: float = 0.0,
+        mask: ByteArray | None = None,
     ) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels of each row, or of the best nodes if levels are missing.
 
         Of each level, the beam keeps the best `beam_size` nodes, without those whose score is below `min_score` times
-        the best one, unless their children are needed to find as many nodes or labels as are wanted.
+        the best one, unless their children are needed to find as many nodes or labels as are wanted. With a mask, over
+        the nodes of all levels from the top down, only nodes of the mask enter the beam.
         """
         mixed = self._check(X)
         csr = mixed.sparse
@@ -135,6 +143,7 @@ class LinearTree:
             k,
             max_gap=-math.log(min_score) if min_score > 0 else math.inf,
             threads=threads,
+            mask=mask,
         )
 
     def score_selected(self, X: Any, selected: Csr, threads: int = 1) -> Csr:

@@ -1,7 +1,7 @@
-"""Calibration: from scores of (sample, label) pairs to the probability that the label is correct.
+"""Calibrators inside of models: from scores of (sample, label) pairs to the probability that the label is correct.
 
 `TreeCalibrator` is a shallow decision tree over any features of a pair; `RowCalibrator` is logistic in the scores of a
-ranking and keeps its order.
+ranking and keeps its order. The calibration of finished rankings, which every model has, is in `rank.probabilities`.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from ramify.native.linear import MARGIN_BONUS
 
 CERTAIN_MARGIN = 40.0
 """Margin added to a label that every sample has: more than any trained margin."""
+MAX_BONUS = 5e-4
+"""Room for the bonus of wide margins: hinge scores are lowered by it, so that they stay below 1 without ties there."""
 
 _HINGE = re.compile(r"(log-)?l(\d+(?:\.\d+)?)-(hinge|norm)")
 
@@ -83,6 +85,6 @@ class ScoreTransform:
 
     def finish(self, log_scores: AnyArray) -> AnyArray:
         """Scores of the ranking, from the results of `spread`."""
-        if self.kind != self.NOOP:
-            log_scores = np.minimum(log_scores, 0)
-        return np.asarray(log_scores if self.is_log else np.exp(log_scores))
+        if self.is_log:
+            return np.asarray(log_scores)
+        return np.asarray(np.exp(np.minimum(log_scores - np.float32(MAX_BONUS if self.kind == self.HINGE else 0), 0)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -56,6 +56,8 @@ class DeepXMLModel(EncodedModel):
     A fitted model has `encoder_`, `classifiers_` and `beta_`, an index, and perhaps a `reranker_`. The blended score by
     which labels are ranked is no probability; `calibrator_`, fitted on the validation set, makes it one.
     """
+
+    scores_are_probabilities: ClassVar[bool] = True
 
     shortlist_size: int = param(
         300, "labels that are retrieved for a sample, in training and in prediction; more raise recall and cost", low=1
@@ -179,6 +181,14 @@ class DeepXMLModel(EncodedModel):
         samples = self._transform_samples(inputs)
         ids, scores = self._rank_samples(samples, k, resolve_threads(self.threads, len(samples)))
         return ids, scores if self.calibrator_ is None else self.calibrator_(scores)
+
+    def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
+        """Return the two parts of the blended score: classifier and similarity, each before normalization by row."""
+        ids, similarities, phi = self._retrieve(self._transform_samples(inputs), self.n_labels, 1)
+        weights, bias = self.classifiers_
+        parts = {"beta": self.beta_, "logit of the classifier": float(phi[0] @ weights[label_id] + bias[label_id])}
+        at = np.flatnonzero(ids[0] == label_id)
+        return parts | ({"cosine similarity": float(similarities[0, at[0]])} if len(at) else {})
 
     def _transformers(self) -> list[Transformer]:
         encoders: list[Encoder] = [self.encoder_]

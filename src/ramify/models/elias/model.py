@@ -22,7 +22,9 @@ Differences from the paper
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -37,6 +39,7 @@ from ramify.index.label_graph import (
     LabelGraph,
     build_clusters,
     build_edges,
+    cluster_scores,
     init_edge_logits,
     matched_clusters,
 )
@@ -62,6 +65,7 @@ from ramify.nn.learner import Learner
 from ramify.nn.sampling.positives import Positives
 from ramify.nn.trainer import History
 from ramify.nn.validation import RankingValidator
+from ramify.rank.filters import LabelFilter, fill_up
 from ramify.rank.linear import LinearConfig, ranking_config
 
 MEMBER_SEED_STEP = 1000
@@ -276,10 +280,31 @@ class Elias(EncodedModel):
         return SearchSize(beam_size, min(self.shortlist_size, member.graph.n_labels))
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        return self._search(inputs, k, [(member, self._search_size(member)) for member in self.members_])
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of allowed labels, found in a graph that has edges to these only."""
+        members = []
+        for member in self.members_:
+            graph = label_filter.prepared(member.graph, partial(member.graph.restricted, label_filter.allowed))
+            # Every cluster is explored where that costs no more than a usual search.
+            n_edges = len(graph.labels) / max(1, len(member.graph.labels)) * member.graph.n_clusters
+            size = self._search_size(member)
+            beam_size = member.graph.n_clusters if n_edges <= 4 * size.beam_size else 4 * size.beam_size
+            size = SearchSize(min(beam_size, member.graph.n_clusters), max(size.shortlist_size, k))
+            members.append((member.with_graph(graph), size))
+        ids, scores = self._search(inputs, k, members)
+        wanted = min(k, len(label_filter))
+        fill_up(ids[:, :wanted], scores[:, :wanted], label_filter, self.label_counts_.counts)
+        return ids, scores
+
+    def _search(
+        self, inputs: Inputs, k: int, members: Sequence[tuple[GraphClassifier, SearchSize]]
+    ) -> tuple[IntArray, FloatArray]:
         samples = self._transform_samples(inputs)
         threads = resolve_threads(self.threads, len(samples))
-        width = k if len(self.members_) == 1 else min(2 * k, self.n_labels)
-        found = [member.search(samples, width, self._search_size(member), threads) for member in self.members_]
+        width = k if len(members) == 1 else min(2 * k, self.n_labels)
+        found = [member.search(samples, width, size, threads) for member, size in members]
         if len(found) == 1:
             ids, scores = found[0]
         else:
@@ -287,6 +312,24 @@ class Elias(EncodedModel):
                 np.stack([ids for ids, _ in found]), np.stack([scores for _, scores in found]), k, threads
             )
         return ids, np.where(ids >= 0, np.exp(scores), -np.inf).astype(np.float32)
+
+    def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
+        """Return the best path to the label in the first member's graph, and the logit of its classifier."""
+        member = self.members_[0]
+        phi = member.encoder.encode(self._transform_samples(inputs), 1)
+        clusters = np.minimum(
+            cluster_scores(cluster_logits(member.cluster_classifiers, phi), member.log_alpha)[0][0], 0
+        )
+        edges = np.flatnonzero(member.graph.labels == label_id)
+        weights, bias = member.label_classifiers
+        parts = {"logit of the classifier": float(phi[0] @ weights[label_id] + bias[label_id])}
+        if len(edges):
+            cluster_of = np.searchsorted(member.graph.indptr, edges, side="right") - 1
+            best = int(np.argmax(clusters[cluster_of] + member.graph.scores[edges]))
+            cluster, edge = int(cluster_of[best]), float(np.exp(member.graph.scores[edges[best]]))
+            parts |= {"cluster": cluster, "score of the cluster": float(np.exp(clusters[cluster]))}
+            parts["score of its edge to the label"] = edge
+        return parts
 
     def _transformers(self) -> list[Transformer]:
         trained = [member.encoder for member in self.members_ if isinstance(member.encoder, Transformer)]

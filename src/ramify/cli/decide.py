@@ -1,0 +1,104 @@
+"""``ramify calibrate`` and ``ramify compare``; groups of rows and Annif's metrics of ``ramify evaluate``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ramify.base.errors import DataError
+from ramify.base.ranking import Ranking
+from ramify.base.types import LongArray
+from ramify.cli.options import read_data, regular_file
+from ramify.cli.output import print_message, print_table
+from ramify.cli.predict import predict_batches
+from ramify.io.dataset import Dataset
+from ramify.io.files import BadLines, read_lines
+from ramify.io.formats import detect_format
+from ramify.metrics import annif_label_table, annif_metrics, compare
+from ramify.models import load
+from ramify.models.base import Model
+
+
+def calibrate(args: argparse.Namespace) -> None:
+    """``ramify calibrate``."""
+    model = load(args.model)
+    own = {"threads": model.threads, "verbose": model.verbose}  # parameters that the command line does not change
+    model.set_params(threads=args.threads, verbose=0)
+    data = read_data(args.file, args)
+    model.calibrate(model_inputs(model, data), data.labels(), rule=args.rule)
+    model.set_params(**own).save(args.out or args.model)
+    assert model.calibration_ is not None
+    print_message(
+        f"calibrated on {model.calibration_.n_rows:,} rows ({model.calibration_.method}); labels are chosen by "
+        f"{model.rule_ if args.rule != 'per-label-threshold' else 'PerLabelThreshold()'}; saved to "
+        f"{args.out or args.model}"
+    )
+
+
+def compare_models(args: argparse.Namespace) -> None:
+    """``ramify compare``."""
+    models = [load(path).set_params(threads=args.threads, verbose=0) for path in (args.model, args.other)]
+    data = read_data(args.file, args)
+    k = max(args.k, 10)
+    a, b = (Ranking.concat(list(predict_batches(model, data, min(k, model.n_labels)))) for model in models)
+    found = compare(a, b, data.labels(), models[0].label_counts_, k=args.k, confidence=args.confidence)
+    if args.json:
+        print(json.dumps(found.to_dict()))
+        return
+    print(f"A: {args.model}\nB: {args.other}")
+    for title, rows in found.tables().items():
+        print_table(rows, title=title)
+
+
+def model_inputs(model: Model, data: Dataset) -> Any:
+    """Inputs of a data set as the model takes them."""
+    if data.texts is not None and model.input_kind_ == "fields":
+        return [text if isinstance(text, dict) else {"text": text} for text in data.texts]
+    return data.inputs
+
+
+# ---- ramify evaluate ----
+
+
+def read_groups(args: argparse.Namespace) -> dict[str, LongArray]:
+    """Rows of each value of the field ``--by`` of a file of JSON Lines."""
+    with regular_file(args.file) as path:
+        if detect_format(path) != "jsonl":
+            raise DataError("--by reads a field of JSON Lines; convert the file with `ramify data convert`")
+        rows: dict[str, list[int]] = {}
+        lines = (line for _, line in read_lines(path, args.encoding, BadLines(path, skip=False)) if line.strip())
+        for row, line in enumerate(lines):
+            rows.setdefault(str(json.loads(line).get(args.by, "(none)")), []).append(row)
+    return {value: np.array(found) for value, found in sorted(rows.items())}
+
+
+def print_groups(model: Model, ranking: Ranking, data: Dataset, args: argparse.Namespace, evaluate: Any) -> None:
+    """Print the main metrics of each group of rows."""
+    groups, labels = read_groups(args), data.labels()
+    if sum(map(len, groups.values())) != len(data):
+        raise DataError("--by cannot be combined with skipped lines: the rows do not match")
+    results = {value: evaluate(ranking[rows], [labels[i] for i in rows]) for value, rows in groups.items()}
+    shown = ["P@1", "P@5", "nDCG@5", "R@10", "micro-F1"]
+    names = [name for name in shown if all(name in r.to_dict() for r in results.values())]
+    table = [[args.by, "rows", *names]]
+    table += [[v, f"{len(groups[v]):,}", *(f"{r[name]:.2f}" for name in names)] for v, r in results.items()]
+    print_table(table, title=f"by {args.by}")
+
+
+def print_annif(ranking: Ranking, data: Dataset, args: argparse.Namespace) -> None:
+    """Print Annif's metrics, and write its table of labels."""
+    found = annif_metrics(ranking, data.labels(), limit=args.limit, threshold=args.annif_threshold)
+    if args.json:
+        print(json.dumps(found))
+    else:
+        rows = [[name, f"{v:.4f}" if isinstance(v, float) else f"{v:,}"] for name, v in found.items()]
+        print_table([["metric", "value"], *rows], title=f"as annif eval, limit {args.limit}")
+    if args.results_file:
+        name = None if ranking.catalogue is None else ranking.catalogue.display_name
+        table = annif_label_table(ranking, data.labels(), limit=args.limit, threshold=args.annif_threshold, names=name)
+        with Path(args.results_file).open("w", encoding="utf-8") as file:
+            file.writelines("\t".join(str(cell) for cell in row) + "\n" for row in table)

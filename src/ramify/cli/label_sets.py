@@ -1,0 +1,66 @@
+"""Options of ``ramify predict`` for label sets, probabilities and filters."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from ramify.base.errors import DataError
+from ramify.base.ranking import Ranking
+from ramify.models.base import Model
+from ramify.rank.decisions import RULES, Threshold
+from ramify.rank.filters import LabelFilter
+
+
+def add_label_set_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options for label sets, probabilities and filters."""
+    group = parser.add_argument_group("label sets and filters")
+    group.add_argument("--probabilities", action="store_true", help="probabilities in place of raw scores")
+    group.add_argument(
+        "--rule", metavar="RULE", help=f"choose the labels of each row by a rule: {', '.join(RULES)}, top-k=5, …"
+    )
+    group.add_argument(
+        "--threshold", type=float, metavar="T", help="labels from this probability on (score, if not calibrated)"
+    )
+    group.add_argument("--allow", action="append", metavar="LABEL", help="only these labels or names; may be repeated")
+    group.add_argument("--deny", action="append", metavar="LABEL", help="none of these labels; may be repeated")
+    group.add_argument(
+        "--allow-prefix", action="append", metavar="P", help="only labels that start so; may be repeated"
+    )
+    group.add_argument("--names", metavar="LANG", help="language of the names of the label catalogue, such as en")
+
+
+def predictor(model: Model, args: argparse.Namespace) -> Callable[[Any], Ranking]:
+    """Return what predicts a batch: a ranking of k labels, or label sets by a rule, with the filters of the command."""
+    rule = args.rule if args.rule is not None or args.threshold is None else _threshold_rule(model, args.threshold)
+    allow = _filter(model, args)
+    if rule is None:
+        return lambda X: model.predict_topk(X, args.k, probabilities=args.probabilities, allow=allow)
+    if allow is not None:
+        raise DataError("--rule and --threshold cannot be combined with --allow, --deny and --allow-prefix")
+    return lambda X: model.predict_sets(X, rule=rule)
+
+
+def _threshold_rule(model: Model, threshold: float) -> Any:
+    return Threshold(threshold, of="probability" if model.is_calibrated else "score")
+
+
+def _filter(model: Model, args: argparse.Namespace) -> LabelFilter | None:
+    if not (args.allow or args.deny or args.allow_prefix):
+        return None
+    return model.label_filter(
+        allow=given_labels(model, args.allow) if args.allow else None,
+        deny=given_labels(model, args.deny) if args.deny else None,
+        allow_prefix=tuple(args.allow_prefix) if args.allow_prefix else None,
+    )
+
+
+def given_labels(model: Model, given: list[str]) -> list[Any]:
+    """Labels of the command line; integers where the labels of the model are integers."""
+    known = model.labels_.ids
+    return [int(text) if text not in known and _is_int(text) and int(text) in known else text for text in given]
+
+
+def _is_int(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()

@@ -1,0 +1,96 @@
+"""Probabilities and label sets of any model: fitted on held-out rows, applied to new ones."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ramify.base.errors import NotCalibratedError
+from ramify.base.ranking import strictly_descending
+from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.io.inputs import Inputs, take_rows
+from ramify.native.matrix import ranking_hits
+from ramify.rank.decision_rule import DecisionRule, HeldOut
+from ramify.rank.decisions import Threshold, parse_rule
+from ramify.rank.filters import select
+from ramify.rank.probabilities import Calibration, fit_calibration
+
+if TYPE_CHECKING:
+    from ramify.models.base import Model
+
+CALIBRATION_LABELS = 100
+"""Best labels of a held-out row that probabilities and decision rules are fitted to."""
+
+
+def fit_decisions(
+    model: Model, inputs: Inputs, truth: Csr, rule: DecisionRule | str
+) -> tuple[Calibration, DecisionRule]:
+    """Fit probabilities and a rule to held-out rows with true labels (n × (L + unknown ones))."""
+    rule = parse_rule(rule)
+    ids, scores = model._ranked(inputs, min(CALIBRATION_LABELS, model.n_labels))
+    first = second = np.arange(len(ids))
+    if rule.has_guarantee:  # which needs rows that the probabilities have not seen
+        order = np.random.default_rng(model.seed).permutation(len(ids))
+        first, second = np.sort(order[::2]), np.sort(order[1::2])
+    calibration = fit_calibration(scores[first], ranking_hits(ids[first], truth[first], 1))
+    values = calibration(scores[second]) if rule.needs_probabilities else scores[second]
+    return calibration, rule.fit(HeldOut(ids[second], values, truth[second], model.n_labels))
+
+
+def cross_fit_decisions(
+    model: Model, inputs: Inputs, Y: Csr, fraction: float, max_rows: int, rule: DecisionRule | str
+) -> tuple[Calibration | None, DecisionRule | None]:
+    """Fit probabilities and a rule with a copy of the model that is trained without a fraction of the rows."""
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must be between 0 and 1; got {fraction!r}")
+    order = np.random.default_rng(model.seed).permutation(len(inputs))
+    n_held = max(1, min(max_rows, round(fraction * len(inputs))))
+    held, rest = np.sort(order[:n_held]), np.sort(order[n_held:])
+    copy = model.clone().fit(take_rows(inputs, rest), Y[rest])
+    copy.calibrate(take_rows(inputs, held), Y[held], rule=rule)
+    return copy.calibration_, copy.rule_
+
+
+def choose_labels(model: Model, inputs: Inputs, rule: DecisionRule | str | None) -> tuple[IntArray, FloatArray]:
+    """Ids and probabilities (n, most labels of a row) that a rule chooses; scores, if not calibrated.
+
+    Without a rule it is that of the model.
+    """
+    rule = _rule_of(model) if rule is None else parse_rule(rule)
+    calibration = check_calibrated(model) if rule.needs_probabilities else model.calibration_
+    k = min(rule.width, model.n_labels)
+    while True:
+        ids, scores = model._ranked(inputs, k)
+        values = scores if calibration is None else strictly_descending(ids, calibration(scores))
+        chosen = rule.choose(ids, values if rule.needs_probabilities else scores)
+        if k == model.n_labels or rule.is_settled(k) or not chosen[:, -1].any():
+            return select(ids, values, chosen, max(1, int(chosen.sum(axis=1).max(initial=0))))
+        k = min(4 * k, model.n_labels)
+
+
+def check_calibrated(model: Model) -> Calibration:
+    """Return the calibration of a model; raises `NotCalibratedError` if it has none."""
+    if model.calibration_ is None:
+        raise NotCalibratedError(
+            f"this {type(model).__name__} has no probabilities: its scores are raw; call calibrate(X, y) with rows "
+            "that it was not trained on, or train it with fit_calibrated (in the shell: ramify calibrate)"
+        )
+    return model.calibration_
+
+
+def _rule_of(model: Model) -> DecisionRule:
+    """Return the fitted rule of a model; without one, its threshold on raw scores, with a warning."""
+    if model.rule_ is not None:
+        return model.rule_
+    threshold = Threshold(model.threshold, of="score")
+    if model.scores_are_probabilities:
+        return threshold
+    warnings.warn(
+        f"this {type(model).__name__} has no decision rule: labels with a raw score of at least {model.threshold:g} "
+        "are assigned, which may be far too many or too few; call calibrate(X, y) with held-out rows, or pass rule=",
+        UserWarning,
+        stacklevel=4,
+    )
+    return threshold

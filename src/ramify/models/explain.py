@@ -1,0 +1,98 @@
+"""Explanations of any model: exact contributions of linear models, or the effect of leaving out each word."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ramify.base.errors import DataError
+from ramify.rank.explanation import Explanation
+
+if TYPE_CHECKING:
+    from ramify.models.base import Model
+
+MAX_WORDS = 500
+"""Words of a text that are left out one by one: the first ones."""
+_WORD = re.compile(r"\w+")
+
+
+def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explanation:
+    """Explain the score of a label for one sample; see `Model.explain`."""
+    X = _one_row(x)
+    inputs = model._check_predict_inputs(X)
+    if label is None:
+        label = model.predict_topk(X, 1).labels()[0][0][0]
+    ids = model.label_filter(allow=[label]).ids
+    if len(ids) != 1:
+        raise DataError(f"{len(ids)} labels have the name {label!r}; pass the label itself")
+    label_id = int(ids[0])
+    label = model.labels_[label_id]
+    ranking = model.predict_topk(X, 1, allow=[label])
+    probability = None
+    if model.is_calibrated:
+        probability = float(model.predict_topk(X, 1, probabilities=True, allow=[label]).scores[0, 0])
+    levels = model._explain_levels(inputs, label_id)
+    if levels is not None:
+        method, terms = "linear", _label_terms(levels)
+    else:
+        method, terms = "leave-one-out", _leave_one_out(model, X[0], label) if inputs.kind in ("text", "fields") else []
+    removed = None
+    if len(without):
+        if inputs.kind not in ("text", "fields"):
+            raise DataError("words can be left out of texts only")
+        less = model.predict_topk([_without(X[0], set(map(str.lower, without)))], 1, allow=[label])
+        removed = (list(without), float(less.scores[0, 0]))
+    return Explanation(
+        X[0] if inputs.kind in ("text", "fields") else None,
+        label,
+        None if model.catalogue_ is None else model.catalogue_.display_name(label),
+        float(ranking.scores[0, 0]),
+        probability,
+        method,
+        terms,
+        levels or [],
+        model._explain_parts(inputs, label_id),
+        removed,
+    )
+
+
+def _one_row(x: Any) -> Any:
+    if isinstance(x, str | dict):
+        return [x]
+    if isinstance(x, np.ndarray) and x.ndim == 1:
+        return x[None, :]
+    if not hasattr(x, "shape") and not isinstance(x, list | tuple):
+        raise DataError(f"explain takes one text, dict of text fields or row of features; got {type(x).__name__}")
+    n = x.shape[0] if hasattr(x, "shape") else len(x)
+    if n != 1:
+        raise DataError(f"explain takes one sample; got {n}")
+    return x
+
+
+def _label_terms(levels: Sequence[Any]) -> list[tuple[str, float]]:
+    """Contributions at the label itself, the mean over the trees."""
+    last = [level for level in levels if level.title.endswith("label")]
+    total: dict[str, float] = {}
+    for level in last:
+        for term, value in level.contributions:
+            total[term] = total.get(term, 0.0) + value / len(last)
+    return sorted(total.items(), key=lambda pair: -abs(pair[1]))
+
+
+def _leave_one_out(model: Model, document: Any, label: Any) -> list[tuple[str, float]]:
+    """Words with the fall of the score without them, the largest first."""
+    text = document if isinstance(document, str) else " ".join(document.values())
+    words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))[:MAX_WORDS]
+    variants = [document, *(_without(document, {word}) for word in words)]
+    scores = model.predict_topk(variants, 1, allow=[label]).scores[:, 0].astype(np.float64)
+    falls = [(word, float(scores[0] - score)) for word, score in zip(words, scores[1:], strict=True)]
+    return sorted(falls, key=lambda pair: -abs(pair[1]))
+
+
+def _without(document: Any, words: set[str]) -> Any:
+    if isinstance(document, dict):
+        return {name: _without(text, words) for name, text in document.items()}
+    return _WORD.sub(lambda match: "" if match[0].lower() in words else match[0], document)

@@ -1,0 +1,155 @@
+"""The commands of probabilities, label sets, filters, names, explanations and comparisons."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import ramify
+from ramify.cli.main import main
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, pydoc):
+    """A model of the built-in data, calibrated, with data files that have a language."""
+    folder = tmp_path_factory.mktemp("cli")
+    train, test = pydoc.split("train").subset(np.arange(1500)), pydoc.split("test").subset(np.arange(400))
+    for name, data in (("train", train), ("test", test)):
+        lines = [
+            json.dumps({"text": text, "labels": labels, "lang": "en" if i % 3 else "de"})
+            for i, (text, labels) in enumerate(zip(data.texts, data.labels(), strict=True))
+        ]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    labels = sorted({label for row in train.labels() for label in row})
+    (folder / "names.tsv").write_text("".join(f"<{label}>\tname of {label}\n" for label in labels[:-1]))
+    arguments = [str(folder / "train.jsonl"), "--quiet", "--out"]
+    assert main(["train", "xr-linear", *arguments, str(folder / "raw")]) == 0
+    calibration = ["--calibrate", str(folder / "test.jsonl"), "--labels", str(folder / "names.tsv")]
+    assert main(["train", "xr-linear", *arguments, str(folder / "model"), *calibration]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(files, capsys):
+    def run(command, *arguments, status=0):
+        assert main([command, *(str(files / a) if (files / a).exists() else a for a in arguments)]) == status
+        return capsys.readouterr()
+
+    return run
+
+
+def rows_of(output):
+    return [json.loads(line)["labels"] for line in output.out.splitlines()]
+
+
+def test_training_with_probabilities_and_names(files, run):
+    model = ramify.load(files / "model")
+    assert model.calibration_.n_rows == 400
+    assert isinstance(model.rule_, ramify.MaximizeF1)
+    shown = run("inspect", "model").out
+    assert "from 400 rows" in shown
+    assert "maximize-f1" in shown
+    assert json.loads(run("inspect", "model", "--json").out)["calibrated_on"] == 400
+    assert "none: raw scores" in run("inspect", "raw").out
+
+
+def test_label_sets(files, run):
+    model, data = ramify.load(files / "model"), ramify.read(files / "test.jsonl")
+    found = rows_of(run("predict", "model", "test.jsonl", "--rule", "maximize-f1"))
+    expected = model.predict_sets(data.texts, rule="maximize-f1").labels()
+    assert [[e["label"] for e in row] for row in found] == [[label for label, _ in row] for row in expected]
+    assert {len(row) for row in rows_of(run("predict", "model", "test.jsonl", "--rule", "top-k=3"))} == {3}
+    found = rows_of(run("predict", "model", "test.jsonl", "--threshold", "0.4"))
+    assert all(entry["score"] >= 0.4 for row in found for entry in row)
+    found = rows_of(run("predict", "model", "test.jsonl", "--k", "2", "--probabilities"))
+    assert all(0 < entry["score"] < 1 and entry["name"].endswith(entry["label"]) for row in found for entry in row)
+    error = run("predict", "raw", "test.jsonl", "--probabilities", status=1).err
+    assert "call calibrate" in error
+    assert "unknown decision rule" in run("predict", "model", "test.jsonl", "--rule", "best", status=1).err
+
+
+def test_filters(files, run):
+    model = ramify.load(files / "model")
+    some = [str(label) for label in model.labels_][:3]
+    allow = [x for label in some for x in ("--allow", label)]
+    found = rows_of(run("predict", "model", "test.jsonl", "--k", "2", *allow))
+    assert all(len(row) == 2 and {entry["label"] for entry in row} <= set(some) for row in found)
+    found = rows_of(run("predict", "model", "test.jsonl", "--k", "3", "--allow-prefix", "module:", "--deny", some[0]))
+    assert all(entry["label"].startswith("module:") for row in found for entry in row)
+    found = rows_of(run("predict", "model", "test.jsonl", "--k", "1", "--allow", f"name of {some[1]}"))
+    assert {row[0]["label"] for row in found} == {some[1]}
+    assert "knows no label" in run("predict", "model", "test.jsonl", "--allow", "nonsense", status=1).err
+    assert "cannot be combined" in run("predict", "model", "test.jsonl", "--rule", "top-k=2", *allow, status=1).err
+
+
+def test_calibrate(files, run, tmp_path):
+    said = run("calibrate", "raw", "test.jsonl", "--rule", "target-recall=0.3", "--out", str(tmp_path / "new")).err
+    assert "calibrated on 200 rows" in said
+    assert ramify.load(tmp_path / "new").rule_.threshold is not None
+    assert not ramify.load(files / "raw").is_calibrated
+    assert (
+        "cannot be guaranteed" in run("calibrate", "raw", "test.jsonl", "--rule", "target-recall=0.999", status=1).err
+    )
+    arguments = ["xr-linear", "train.jsonl", "--quiet", "--out", str(tmp_path / "auto"), "--calibrate", "auto"]
+    run("train", *arguments)
+    assert ramify.load(tmp_path / "auto").calibration_.n_rows == 150
+
+
+def test_evaluate(files, run, tmp_path):
+    shown = run("evaluate", "model", "test.jsonl", "--ci", "--by", "lang", "--protocol", "seen").out
+    for text in ("ECE", "Brier", "confidence interval", "by lang", "protocol seen"):
+        assert text in shown
+    values = json.loads(run("evaluate", "model", "test.jsonl", "--json", "--ci", "0.9").out)
+    assert values["intervals"]["P@1"][0] < values["P@1"] < values["intervals"]["P@1"][1]
+    assert "ECE@1" in values
+    table = tmp_path / "labels.tsv"
+    found = json.loads(run("evaluate", "model", "test.jsonl", "--annif", "--json", "--results-file", str(table)).out)
+    model, data = ramify.load(files / "model"), ramify.read(files / "test.jsonl")
+    expected = ramify.metrics.annif_metrics(model.predict_topk(data.texts, 10), data.labels())
+    assert found == expected
+    lines = table.read_text().splitlines()
+    assert lines[0].startswith("URI\tLabel\tSupport")
+    assert len(lines) == 1 + model.n_labels + len({x for row in data.labels() for x in row} - set(model.labels_))
+    sets = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "maximize-f1", "--limit", "50", "--json").out)
+    fixed = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "top-k=10", "--json").out)
+    assert sets["F1 score (doc avg)"] > fixed["F1 score (doc avg)"]
+
+
+def test_compare(files, run, tmp_path):
+    train = ramify.read(files / "train.jsonl")
+    ramify.Popular().fit(train.texts, train.labels()).save(tmp_path / "popular")
+    shown = run("compare", "model", str(tmp_path / "popular"), "test.jsonl").out
+    assert "A - B" in shown
+    assert "A only" in shown
+    values = json.loads(run("compare", "model", str(tmp_path / "popular"), "test.jsonl", "--json").out)
+    assert values["metrics"]["P@1"]["low"] > 0
+    assert len(values["deciles"]) == 10
+
+
+def test_labels(files, run, tmp_path):
+    shown = run("labels", "model", "--n", "2").out
+    assert "name of" in shown
+    assert len(shown.splitlines()) == 3
+    assert "names" not in run("labels", "raw", "--find", "abc").out
+    said = run("labels", "raw", "--set", "names.tsv", "--out", str(tmp_path / "named")).err
+    n = ramify.load(files / "raw").n_labels
+    assert f"{n - 1:,} of {n:,} labels have a name" in said
+    rows = [
+        json.loads(line)
+        for line in run("labels", str(tmp_path / "named"), "--find", "module:abc", "--json").out.splitlines()
+    ]
+    assert rows[0]["name"] == f"name of {rows[0]['label']}"
+
+
+def test_explain(files, run, tmp_path):
+    shown = run("explain", "model", "Return the sum of an array", "--without", "array").out
+    assert "margin" in shown
+    assert "without array" in shown
+    label = str(ramify.load(files / "model").labels_[3])
+    values = json.loads(run("explain", "model", "Return the sum", "--label", label, "--json").out)
+    assert values["label"] == label
+    page = tmp_path / "page.html"
+    run("explain", "model", "Return the sum of an array", "--html", str(page))
+    assert "<span" in page.read_text()
