@@ -115,7 +115,7 @@ void Analyzer::words(const AnalyzerSpec& spec, const TextView& text) {
             i = wide + 1;
         }
         const auto length = static_cast<std::uint32_t>(out - start);
-        if (has_stop_words && spec.stop_words.view().find({start, length}) != Slot::empty) {
+        if (has_stop_words && spec.stop_words.holds(start, length)) {
             out = start;
             return;
         }

@@ -61,7 +61,9 @@ public:
 
     void analyze(const AnalyzerSpec& spec, const TextView& text);
     std::span<const Term> terms() const { return terms_; }
-    TermKey key(const Term& term) const { return {bytes_.data() + term.start, term.length}; }
+    TermKey key(const Term& term, const HashKey& hash_key) const {
+        return {bytes_.data() + term.start, term.length, hash_key};
+    }
 
 private:
     void words(const AnalyzerSpec& spec, const TextView& text);

@@ -13,7 +13,6 @@ namespace ramify {
 struct FrozenVocabulary {
     std::vector<std::uint64_t> offsets;
     std::vector<std::uint8_t> bytes;
-    SlotTable slots;
 };
 
 // Learns the vocabulary in one pass over a corpus and keeps the counts, so that the rows need no second pass. To be

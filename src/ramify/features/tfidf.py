@@ -128,7 +128,9 @@ class Tfidf(SavedFeatures):
                 "no terms: the documents are empty or contain only stop words, or min_df and max_df exclude all terms"
             )
         # Nothing below can fail: an earlier fit stays intact until here.
-        self.offsets_, self.bytes_, self.slots_ = counts.freeze(None if keep is None else keep.view(np.uint8))
+        self.offsets_, self.bytes_ = counts.freeze(None if keep is None else keep.view(np.uint8))
+        self.hash_key_ = native.text.term_hash_key(self.offsets_, self.bytes_)
+        self.slots_ = native.text.term_slots(self.offsets_, self.bytes_, self.hash_key_)
         self.idf_ = self._idf(df, n) if self.use_idf else None
         self.fields_ = fields
         self.n_documents_ = n
@@ -191,7 +193,7 @@ class Tfidf(SavedFeatures):
             texts = [document.get(name, "") for document in inputs.data for name in fields]
         if self.strip_accents is not None:
             strip = strip_accents_unicode if self.strip_accents == "unicode" else strip_accents_ascii
-            texts = [strip(t.lower() if self.lowercase else t) for t in texts]
+            texts = [strip(str.lower(t) if self.lowercase else t) for t in texts]
         return texts
 
     def _make_analyzer(self) -> native.text.Analyzer:
@@ -226,6 +228,7 @@ class Tfidf(SavedFeatures):
             self.offsets_,
             self.bytes_,
             self.slots_,
+            self.hash_key_,
             self.idf_,
             fitted.binary,
             fitted.sublinear_tf,
@@ -274,6 +277,7 @@ class Tfidf(SavedFeatures):
         writer.array(f"{prefix}_offsets", self.offsets_)
         writer.array(f"{prefix}_bytes", self.bytes_)
         writer.array(f"{prefix}_slots", self.slots_)
+        writer.array(f"{prefix}_hash_key", self.hash_key_)
         if self.idf_ is not None:
             writer.array(f"{prefix}_idf", self.idf_)
         return {"params": self._as_fitted.to_dict(), "fields": self.fields_, "n_documents": self.n_documents_}
@@ -292,6 +296,7 @@ class Tfidf(SavedFeatures):
         tfidf.offsets_ = store.array(f"{prefix}_offsets", np.uint64, ndim=1)
         tfidf.bytes_ = store.array(f"{prefix}_bytes", np.uint8, ndim=1)
         tfidf.slots_ = store.array(f"{prefix}_slots", np.uint8, ndim=1)
+        tfidf.hash_key_ = store.array(f"{prefix}_hash_key", np.uint64, shape=(3,))
         tfidf.idf_ = None
         if tfidf.use_idf:
             tfidf.idf_ = store.array(f"{prefix}_idf", np.float64, ndim=1)
