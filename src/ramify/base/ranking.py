@@ -12,6 +12,8 @@ from ramify.base.errors import DataError
 from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.types import Csr, FloatArray, IntArray, Label
 
+_MAX_PADDED = 1 << 16
+
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
@@ -51,11 +53,15 @@ class Ranking:
 
     @classmethod
     def from_csr(cls, scores: Any, k: int, names: Sequence[Label] | None = None) -> Ranking:
-        """Take the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id."""
+        """Take the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id.
+
+        A k that is larger than L, or so large that it would be mostly padding, is lowered.
+        """
         if k < 1:
             raise ValueError(f"k must be at least 1; got {k}")
         matrix = as_csr(scores, "scores")
-        k = min(k, matrix.shape[1])
+        longest = int(np.diff(matrix.indptr).max(initial=0))
+        k = min(int(k), matrix.shape[1], max(longest, _MAX_PADDED))
         rows = entry_rows(matrix)
         order = np.lexsort((matrix.indices, -matrix.data, rows))
         ranks = np.arange(matrix.nnz) - matrix.indptr[rows]

@@ -10,8 +10,12 @@ from scipy import sparse
 
 from ramify import native
 from ramify.base.errors import DataError
-from ramify.base.sparse import as_csr
-from ramify.base.types import Csr
+from ramify.base.sparse import MAX_COLUMNS, as_csr
+from ramify.base.types import Csr, LongArray
+
+MAX_FEATURE = 1e15
+"""Largest magnitude of a feature. The squares of larger ones, or their sums, overflow in single precision: one of them
+would ruin the classifiers of all samples."""
 
 Kind = Literal["text", "fields", "sparse", "dense"]
 
@@ -42,12 +46,16 @@ def check_inputs(X: Any) -> Inputs:
         type(X) is Csr
         and X.data.dtype == np.float32
         and X.indices.dtype == X.indptr.dtype
-        and native.matrix.is_canonical(X)
+        and X.shape[1] <= MAX_COLUMNS
+        and native.matrix.is_canonical(X, MAX_FEATURE)
     ):
         X.has_canonical_format = X.has_sorted_indices = True  # saves scipy a check
         return Inputs("sparse", X, X.shape[1])  # the common case: ten times faster than as_csr
     if sparse.issparse(X):
         csr = as_csr(X)
+        if csr.nnz and max(csr.data.max(), -csr.data.min()) > MAX_FEATURE:
+            entry = int(np.flatnonzero(np.abs(csr.data) > MAX_FEATURE)[0])
+            raise _too_large(int(np.searchsorted(csr.indptr, entry, side="right")) - 1, csr.data[entry])
         return Inputs("sparse", csr, csr.shape[1])
     if isinstance(X, np.ndarray) and X.dtype.kind in "biufc":
         return _dense(X)
@@ -72,17 +80,37 @@ def check_inputs(X: Any) -> Inputs:
     return Inputs("text", documents, None)
 
 
+def take_rows(inputs: Inputs, rows: LongArray) -> Inputs:
+    """Select rows."""
+    if len(rows) == len(inputs) and np.array_equal(rows, np.arange(len(inputs))):
+        return inputs
+    data = inputs.data
+    taken = [data[row] for row in rows] if isinstance(data, list) else data[rows]
+    return Inputs(inputs.kind, taken, inputs.n_features)
+
+
 def _dense(X: Any) -> Inputs:
     if X.ndim != 2:
         hint = "; for a single row pass X[None, :]" if X.ndim == 1 else ""
         raise DataError(f"X must be two-dimensional, (n, d); got {X.ndim} dimensions{hint}")
     if X.dtype.kind == "c":
         raise DataError("X contains complex numbers")
-    dense = np.ascontiguousarray(X, np.float32)
+    with np.errstate(over="ignore"):  # what does not fit is infinite, and reported below
+        dense = np.ascontiguousarray(X, np.float32)
     if not np.isfinite(dense).all():
         row = int(np.flatnonzero(~np.isfinite(dense).all(axis=1))[0])
         raise DataError(f"X contains NaN or infinity (first in row {row}); remove or replace it")
+    if dense.size and max(dense.max(), -dense.min()) > MAX_FEATURE:
+        row, column = np.argwhere(np.abs(dense) > MAX_FEATURE)[0]
+        raise _too_large(int(row), dense[row, column])
     return Inputs("dense", dense, dense.shape[1])
+
+
+def _too_large(row: int, value: np.float32) -> DataError:
+    return DataError(
+        f"X contains {value:.3g} (first in row {row}), and magnitudes above {MAX_FEATURE:g} overflow when they are "
+        "squared; scale the features, or replace fill values"
+    )
 
 
 def _fields(i: int, document: Any) -> dict[str, str]:
