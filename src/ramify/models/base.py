@@ -15,13 +15,14 @@ from ramify.base.ranking import Ranking
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
-from ramify.io.inputs import Inputs, check_inputs
+from ramify.io.inputs import Inputs, check_inputs, take_rows
 from ramify.io.labels import LabelVocabulary, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
+from ramify.rank.widening import kept_labels
 
 PREDICT_WIDTH = 100
-"""`predict` ranks this many labels first, and more while all labels of a row are above the threshold."""
+"""`predict` ranks this many labels first, and more for the rows all of whose labels are above the threshold."""
 
 
 class TrainingData(NamedTuple):
@@ -75,16 +76,14 @@ class Model(Config):
     def predict(self, X: Any) -> Csr:
         """Return the labels whose score reaches the threshold, as an indicator (n × L)."""
         inputs = self._check_predict_inputs(X)
-        k = min(PREDICT_WIDTH, self.n_labels)
-        while True:
-            ids, best = self._predict_topk(inputs, k)
-            if k == self.n_labels or not np.any(best[:, -1] >= self.threshold):
-                break
-            k = min(4 * k, self.n_labels)
-        scores = Ranking(ids, best, self.n_labels, self.labels_).to_csr()
-        scores.data = (scores.data >= self.threshold).astype(np.float32)
-        scores.eliminate_zeros()
-        return csr_from_parts(scores.data.astype(np.int8), scores.indices, scores.indptr, scores.shape)
+        kept = kept_labels(
+            lambda rows, k: self._predict_topk(take_rows(inputs, rows), k),
+            lambda _, scores: np.asarray(scores >= self.threshold),
+            len(inputs),
+            self.n_labels,
+            PREDICT_WIDTH,
+        )
+        return csr_from_parts(np.ones(kept.nnz, np.int8), kept.indices, kept.indptr, kept.shape)
 
     @property
     def n_labels(self) -> int:
@@ -235,4 +234,4 @@ def check_state(store: Store, state: Any) -> dict[str, Any]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
