@@ -29,10 +29,19 @@ def train(args: argparse.Namespace) -> None:
         model.set_params(threads=args.threads)
     if args.quiet:
         model.set_params(verbose=0)
+    if args.checkpoints is not None:
+        if "checkpoint_dir" not in model.get_params(deep=False):
+            raise ValueError(f"{args.model} trains in one step and writes no checkpoints; leave out --checkpoints")
+        model.set_params(checkpoint_dir=args.checkpoints)
     data = read_data(args.file, args)
     dev = read_data(args.dev, args) if args.dev else None
     started = time.perf_counter()
-    _fit(model, data)
+    try:
+        _fit(model, data)
+    except KeyboardInterrupt:
+        if args.checkpoints is not None:
+            print_message(f"interrupted; the same command resumes from the last checkpoint in {args.checkpoints}")
+        raise
     seconds = time.perf_counter() - started
     model.save(args.out)
     if not args.quiet:

@@ -98,6 +98,11 @@ def _add_train(parent: Any) -> None:
     sub.add_argument("--out", required=True, metavar="DIR", help="directory to save the model to")
     sub.add_argument("--dev", metavar="FILE", help="evaluate on this data file after training")
     sub.add_argument(
+        "--checkpoints",
+        metavar="DIR",
+        help="write checkpoints to this directory; the same command resumes an interrupted training from there",
+    )
+    sub.add_argument(
         "--set",
         action="append",
         default=[],
