@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -419,24 +420,27 @@ def test_an_opened_model_stays_whole_while_another_is_saved_to_its_path(tmp_path
 
 
 @pytest.mark.parametrize("kind", ["full disk", "read-only folder"])
-def test_a_save_that_cannot_be_written_says_so_and_keeps_the_old_model(tmp_path, kind):
+def test_a_save_that_cannot_be_written_says_so_and_keeps_the_old_model(kind):
     """Under a limit of the file size, which a process sets for itself: writing beyond it fails as on a full disk."""
-    write_store(tmp_path / "m")
+    with tempfile.TemporaryDirectory() as folder:  # where another user may read
+        check_failing_save(Path(folder), kind)
+
+
+def check_failing_save(folder, kind):
+    folder.chmod(0o755)
+    write_store(folder / "m")
     script = (
         "import os, resource, signal, sys\nimport numpy as np\nfrom ramify.io.store import StoreWriter\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "if sys.argv[2] == 'full disk':\n    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "else:\n    os.chmod(os.path.dirname(sys.argv[1]), 0o555)\n    os.setuid(65534)\n"
+        "else:\n    os.chmod(os.path.dirname(sys.argv[1]), 0o555)\n    os.geteuid() or os.setuid(65534)\n"
         "try:\n    with StoreWriter(sys.argv[1]) as writer:\n        writer.array('a', np.zeros(10**5))\n"
         "        writer.manifest('y', {}, {})\n"
         "except OSError as error:\n    print(error)\n"
     )
-    if kind == "read-only folder" and os.geteuid() == 0:
-        for folder in (tmp_path, *tmp_path.parents[:2]):  # another user must be able to read them
-            folder.chmod(0o755)
-    command = [sys.executable, "-c", script, str(tmp_path / "m"), kind]
+    command = [sys.executable, "-c", script, str(folder / "m"), kind]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    tmp_path.chmod(0o755)
+    folder.chmod(0o755)
     assert "could not be saved, and is as it was before" in result.stdout, result.stderr
-    assert Store(tmp_path / "m", verify=True).kind == "x"
-    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert Store(folder / "m", verify=True).kind == "x"
+    assert [path.name for path in folder.iterdir()] == ["m"]

@@ -60,6 +60,16 @@ def remove_leftovers(target: Path) -> None:
             os.close(lock)
 
 
+def remove_directory(path: Path) -> None:
+    """Remove a directory: it vanishes at once, and then its files."""
+    aside, lock = _locked_directory(path, _SAVING)
+    try:
+        path.rename(aside / path.name)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        os.close(lock)
+
+
 def sync_directory(path: Path) -> None:
     """Write the names in a directory to disk."""
     descriptor = os.open(path, os.O_RDONLY)

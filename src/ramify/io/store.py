@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray
-from ramify.io.directories import StagingDirectory
+from ramify.io.directories import StagingDirectory, remove_directory
 
 FORMAT = "ramify-model"
 FORMAT_VERSION = 4
@@ -285,11 +285,15 @@ def _is_model(path: Path) -> bool:
 
 
 def remove_model(path: Path) -> None:
-    """Remove the files of a model directory, and the directory itself if nothing else is in it."""
-    for name in (*Store(path).files, MANIFEST):
+    """Remove the files of a model directory, and the directory itself if nothing else is in it.
+
+    A process that is killed meanwhile leaves the whole model, or none.
+    """
+    if _is_model(path):
+        remove_directory(path)
+        return
+    for name in (MANIFEST, *Store(path).files):
         (path / name).unlink(missing_ok=True)
-    if not any(path.iterdir()):
-        path.rmdir()
 
 
 def _map_npy(file: BinaryIO, path: Path, entry: dict[str, Any]) -> AnyArray:
@@ -329,6 +333,6 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-def _hash(file: BinaryIO) -> str:
+def _hash(file: Any) -> str:
     file.seek(0)
     return hashlib.file_digest(file, "sha256").hexdigest()

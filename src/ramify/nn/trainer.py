@@ -87,12 +87,14 @@ class _TrainingState:
             }
             random = np.random.default_rng()
             random.bit_generator.state = values["random"]
-            counts = [values[name] for name in ("epoch", "step", "n_not_better")]
-            if not all(type(count) is int and 0 <= count < 2**62 for count in counts):
+            epoch, step, n_not_better = (values[name] for name in ("epoch", "step", "n_not_better"))
+            if not all(type(count) is int and 0 <= count < 2**62 for count in (epoch, step, n_not_better)):
                 raise ModelFormatError("its epochs and steps are not counts")
             return cls(
                 random,
-                *counts,
+                epoch,
+                step,
+                n_not_better,
                 bool(values["done"]),
                 -np.inf if values["best_score"] is None else float(values["best_score"]),
                 best or None,

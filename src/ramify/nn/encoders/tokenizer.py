@@ -42,8 +42,10 @@ class TextTokenizer:
             return (
                 indptr is not None
                 and ids is not None
-                and (indptr.dtype, indptr.shape) == (np.int64, (len(texts) + 1,))
-                and (ids.dtype, ids.ndim) == (np.int32, 1)
+                and indptr.dtype == np.int64
+                and indptr.shape == (len(texts) + 1,)
+                and ids.dtype == np.int32
+                and ids.ndim == 1
                 and indptr[0] == 0
                 and indptr[-1] == len(ids)
                 and bool(np.all(np.diff(indptr) >= 0))

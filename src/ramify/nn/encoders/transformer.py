@@ -278,7 +278,11 @@ class Transformer:
             writer.array(f"{prefix}{name}", array)
             names.append(name)
         writer.array(f"{prefix}tokenizer", np.frombuffer(self.tokenizer.to_json().encode(), np.uint8))
-        info = {"transformer": saved_architecture(self.torch.module.config), "weights": names, "onnx": None}
+        info: dict[str, Any] = {
+            "transformer": saved_architecture(self.torch.module.config),
+            "weights": names,
+            "onnx": None,
+        }
         if self.onnx is not None:
             writer.array(f"{prefix}onnx", np.frombuffer(self.onnx.graph, np.uint8))
             info["onnx"] = "int8" if self.onnx.int8 else "float32"
