@@ -149,7 +149,7 @@ class Model(Config):
         kind, width, n_samples = state.get("input_kind"), state.get("n_features_in"), state.get("n_samples")
         if (
             kind not in ("text", "fields", "sparse", "dense")
-            or not (width is None or _is_count(width))
+            or not (width is None if kind in ("text", "fields") else _is_count(width))
             or not _is_count(n_samples)
         ):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the model's input")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from scipy import sparse
 from ramify.base.errors import ModelFormatError
 from ramify.index.tree import LabelTree
 from ramify.nn.checkpoint import CheckpointDirectory, load_checkpoint, save_checkpoint
-from ramify.rank.beam import ARRAYS, PackedLevel
+from ramify.rank.beam import ARRAYS, LinearTree, PackedLevel
+from ramify.rank.score_transforms import ScoreTransform
 
 Levels = tuple[PackedLevel, PackedLevel | None]
 """A level as the model keeps it, and as it proposes negatives (None for labels)."""
@@ -33,8 +35,9 @@ class LevelCheckpoints:
         self._paths = CheckpointDirectory(directory)
         self._key = "" if directory is None else json.dumps(settings, sort_keys=True) + _digest(data)
 
-    def load(self, index: int, tree: LabelTree, level: int) -> Levels | None:
-        """Return a finished level of tree `index`; None if it has to be trained."""
+    def load(self, index: int, tree: LabelTree, above: Sequence[PackedLevel], n_sparse: int) -> Levels | None:
+        """Return the level of tree `index` below the levels `above`, if it is finished; None: it has to be trained."""
+        level = len(above)
         path = self._paths.path(f"tree {index} level {level}")
         checkpoint = None if path is None else load_checkpoint(path, self._key_of(tree))
         if checkpoint is None:
@@ -42,6 +45,11 @@ class LevelCheckpoints:
         kept, mining = (_level(path, checkpoint.groups.get(group)) for group in ("kept", "mining"))
         if kept is None or (mining is None) != (level == tree.depth - 1):
             raise ModelFormatError(f"the checkpoint {path} is damaged: it lacks weights of the level; remove it")
+        try:
+            for part in (kept, mining or kept):  # checks that the weights fit the tree
+                LinearTree(tree, [*above, part], [ScoreTransform.parse("noop")] * (level + 1), n_sparse)
+        except (ValueError, TypeError) as error:
+            raise ModelFormatError(f"the checkpoint {path} is damaged: {error}; remove it") from error
         return kept, mining
 
     def save(self, index: int, tree: LabelTree, level: int, levels: Levels) -> None:

@@ -243,7 +243,7 @@ class XRLinear(TrainedTreeModel, LinearModel):
         title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
         with progress(title, sum(tree.widths), self.verbose) as advance:
             for t, children in enumerate(tree.levels):
-                if finished := checkpoints.load(index, tree, t):
+                if finished := checkpoints.load(index, tree, levels, n_sparse):
                     levels.append(finished[0])
                     mining_levels += [] if finished[1] is None else [finished[1]]
                     advance(tree.widths[t])

@@ -16,6 +16,10 @@ Arrays = dict[str, AnyArray]
 """Arrays by name: parameters or optimizer state."""
 
 
+MAX_MAGNITUDE = 1e15
+"""Largest magnitude of a number in a checkpoint; those of a training are far below, and larger ones overflow."""
+
+
 def restored(
     arrays: Mapping[str, AnyArray],
     name: str,
@@ -31,6 +35,8 @@ def restored(
     if array is None or array.dtype != np.dtype(dtype) or array.shape != shape:
         found = "missing" if array is None else f"{array.dtype} {array.shape}"
         raise ModelFormatError(f"the checkpoint's array {name!r} is {found}; expected {np.dtype(dtype)} {shape}")
+    if array.dtype.kind == "f" and array.size and not max(array.max(), -array.min()) <= MAX_MAGNITUDE:  # or NaN
+        raise ModelFormatError(f"the checkpoint's array {name!r} has NaN, or magnitudes above {MAX_MAGNITUDE:g}")
     if bounds is not None and array.size and not (bounds[0] <= array.min() and array.max() < bounds[1]):
         raise ModelFormatError(f"the checkpoint's array {name!r} has values outside {bounds[0]} to {bounds[1] - 1}")
     return np.array(array)

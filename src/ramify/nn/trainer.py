@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ramify.base.errors import ModelFormatError
+from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.progress import progress
 from ramify.base.threads import blas_threads
 from ramify.base.types import LongArray
@@ -162,7 +162,13 @@ def train(
             state.epoch += 1
             if state.epoch % validate_every and state.epoch < epochs:
                 continue
-            loss, score = float(np.mean(losses)), learner.validate(state.epoch)
+            loss = float(np.mean(losses))
+            if not np.isfinite(loss):
+                raise DataError(
+                    f"the training diverged: the loss is {loss} after {state.step} steps; lower the learning rate, set "
+                    "gradient_clip, or scale the features"
+                )
+            score = learner.validate(state.epoch)
             state.record(learner, loss, score)
             shown = "" if score is None else f", validation P@1 {score.precision:.1f}"
             advance(0, f"loss {loss:.4f}{shown}")
