@@ -195,7 +195,7 @@ public:
         level.n_dense = ssize(dense.shape(1));
         level.transform = transform_of(transform);
         level.power = power;
-level.is_norm = is_norm;
+        level.is_norm = is_norm;
         bool is_finite = true;
         for (std::size_t i = 0; i < n_nodes; ++i) {
             level.max_bias = std::max(level.max_bias, bias.data()[i]);
