@@ -13,7 +13,7 @@ CPP := $(wildcard cpp/*/*.h cpp/*/*.cpp)
 SOURCES := pyproject.toml CMakeLists.txt $(CPP)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint stub format-cpp sanitize clean prerequisites
+.PHONY: demo test lint stub format-cpp sanitize fuzz clean prerequisites
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -40,6 +40,14 @@ sanitize: $(SANITIZE)/.installed
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	$(SANITIZE)/bin/python -m pytest -p no:cacheprovider -m native
+
+# Mutants of every kind of model, then the native fuzzers (which need clang); SECURITY.md says what they look for.
+MUTANTS ?= 100000
+SECONDS ?= 1800
+fuzz: $(VENV)/.installed-dev
+	for model in tests/golden/v*/*/; do \
+		RAMIFY_THREADS=1 $(VENV)/bin/python fuzz/mutants.py $$model --mutants $(MUTANTS) || exit 1; done
+	$(MAKE) -C fuzz SECONDS=$(SECONDS)
 
 clean:
 	rm -rf $(VENV) $(SANITIZE) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -242,4 +242,4 @@ def test_no_large_files_and_no_path_of_this_checkout():
         path = ROOT / name
         if path.is_file():
             assert path.stat().st_size < 300_000, f"{name} is large for a source file"
-            assert str(ROOT) not in path.read_text(), f"{name} names the path of this checkout"
+            assert str(ROOT).encode() not in path.read_bytes(), f"{name} names the path of this checkout"

@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 import ramify
 from ramify import TrainingConfig
+from ramify.io.store import FORMAT_VERSION
 from ramify.models import REGISTRY, model_class
 
 
@@ -603,7 +604,7 @@ def test_foreign_manifests_are_refused(make, tmp_path):
     model.save(tmp_path / "m")
     params = model.to_dict()
     for values, message in (
-        ({"format_version": 4}, "upgrade Ramify"),
+        ({"format_version": FORMAT_VERSION + 1}, "upgrade Ramify"),
         ({"kind": "oracle"}, "unknown kind 'oracle'"),
         ({"params": {**params, "max_len": 3}}, "invalid parameters for this version: .* has no parameter 'max_len'"),
         ({"params": {**params, "seed": "x"}}, "invalid parameters for this version: .*seed must be int"),

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -79,6 +81,9 @@ Out<T, 2> give_matrix(std::size_t n, std::size_t m, Fill&& fill) {
 using Ranking = std::tuple<Out<std::int32_t, 2>, Out<float, 2>>;
 template <class Fill>
 Ranking give_ranking(std::size_t n, std::int64_t k, Fill&& fill) {
+    if (k < 0 || k > std::numeric_limits<std::int32_t>::max() ||
+        (k > 0 && n > std::numeric_limits<std::size_t>::max() / sizeof(float) / static_cast<std::size_t>(k)))
+        throw std::invalid_argument("k = " + std::to_string(k) + " is negative, or more than a ranking can hold");
     const auto width = static_cast<std::size_t>(k);
     auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * width);
     auto scores = std::make_unique_for_overwrite<float[]>(n * width);

@@ -196,7 +196,12 @@ public:
         level.transform = transform_of(transform);
         level.power = power;
         level.is_norm = is_norm;
-        for (std::size_t i = 0; i < n_nodes; ++i) level.max_bias = std::max(level.max_bias, bias.data()[i]);
+        bool is_finite = true;
+        for (std::size_t i = 0; i < n_nodes; ++i) {
+            level.max_bias = std::max(level.max_bias, bias.data()[i]);
+            is_finite &= std::isfinite(bias.data()[i]);
+        }
+        if (!is_finite) throw std::invalid_argument("the constant terms of a level are not all finite");
         for (std::size_t i = 0; i < 256; ++i)
             level.max_weight = std::max(level.max_weight, std::abs(codebook.data()[i]));
         model_.levels.push_back(std::move(level));
@@ -216,6 +221,9 @@ public:
                 "depth, beam_size and k must be at least 1, and depth at most the depth of the tree");
         if (labels_ && ssize(labels_->shape(0)) != model_.levels.back().n_nodes)
             throw std::invalid_argument("the labels of the tree do not fit its last level");
+        std::int64_t most_nodes = 1;  // a wider beam cannot be filled
+        for (const BeamLevel& level : model_.levels) most_nodes = std::max(most_nodes, level.n_nodes);
+        beam_size = std::min(beam_size, most_nodes);
         return with_csr(indptr, indices, data.data(), n_sparse_, [&]<class Index>(const CsrView<Index>& view) {
             return give_ranking(static_cast<std::size_t>(view.rows), k, [&](std::int32_t* ids, float* scores) {
                 beam_search(model_, QueryRows<Index>{view, dense.data()},

@@ -16,11 +16,11 @@ RankingView ranking_view(const In2<std::int32_t>& ids) {
     return {ids.data(), ssize(ids.shape(0)), ssize(ids.shape(1))};
 }
 
-bool py_is_canonical(const Csr& matrix, std::int64_t n_rows, std::int64_t n_columns) {
+bool py_is_canonical(const Csr& matrix, std::int64_t n_rows, std::int64_t n_columns, float limit) {
     const Csr::Arrays parts = matrix.arrays();
     if (ssize(parts.indptr.shape(0)) != n_rows + 1) return false;
     const std::int64_t nnz = ssize(std::min(parts.indices.shape(0), parts.data->shape(0)));
-    return parts.visit(n_columns, [&](const auto& view) { return is_canonical(view, nnz); });
+    return parts.visit(n_columns, [&](const auto& view) { return is_canonical(view, nnz, limit); });
 }
 
 CsrParts py_spmm(const Csr& a, const Csr& b, std::int64_t n_columns, bool unit_norm, int threads) {
@@ -119,7 +119,8 @@ Out<float, 2> py_unit_rows(In2<float> vectors, int threads) {
 }  // namespace
 
 void bind_matrix(nb::module_& m) {
-    m.def("is_canonical", py_is_canonical, nb::arg("matrix"), nb::arg("n_rows"), nb::arg("n_columns"));
+    m.def("is_canonical", py_is_canonical, nb::arg("matrix"), nb::arg("n_rows"), nb::arg("n_columns"),
+          nb::arg("limit"));
     m.def("spmm", py_spmm, nb::arg("a"), nb::arg("b"), nb::arg("n_columns"), nb::arg("unit_norm"), nb::arg("threads"));
     m.def("spmm_dense", py_spmm_dense, nb::arg("a"), array("b"), nb::arg("threads"));
     m.def("ranking_hits", py_ranking_hits, array("ids"), nb::arg("truth"), nb::arg("n_labels"), nb::arg("threads"));

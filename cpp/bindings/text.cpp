@@ -57,7 +57,9 @@ public:
         }
         if (!lowercase) return;
         for (const std::size_t i : special_texts(threads)) {
-            lowered_.push_back(nb::borrow(PyTuple_GET_ITEM(kept_.ptr(), static_cast<Py_ssize_t>(i))).attr("lower")());
+            // The method of str, not of the text: that of a subclass may return anything.
+            const nb::handle text = PyTuple_GET_ITEM(kept_.ptr(), static_cast<Py_ssize_t>(i));
+            lowered_.push_back(nb::handle(reinterpret_cast<PyObject*>(&PyUnicode_Type)).attr("lower")(text));
             views_[i] = view_of(lowered_.back().ptr());
         }
     }
@@ -117,7 +119,7 @@ struct PyAnalyzer {
         for (std::string word : stop_words) {
             const std::size_t n = word.size();
             word.resize(n + term_padding);
-            spec.stop_words.find_or_add({reinterpret_cast<const std::uint8_t*>(word.data()), n});
+            spec.stop_words.find_or_add(reinterpret_cast<const std::uint8_t*>(word.data()), n);
         }
     }
 };
@@ -149,15 +151,24 @@ Out<std::uint8_t> give_bytes(SlotTable&& slots) {
     return Out<std::uint8_t>(kept->data(), 1, shape, owner);
 }
 
+HashKey hash_key_of(In<std::uint64_t> parts) {
+    if (parts.shape(0) != 3) throw std::invalid_argument("the key of a vocabulary's hash has three parts");
+    return {parts(0), parts(1), parts(2)};
+}
+
 // A vocabulary over arrays, checked.
 VocabularyView vocabulary_view(const In<std::uint64_t>& offsets, const In<std::uint8_t>& bytes,
-                               const In<std::uint8_t>& slots) {
+                               const In<std::uint8_t>& slots, const In<std::uint64_t>& hash_key) {
     if (offsets.shape(0) < 1 || slots.shape(0) % sizeof(Slot) != 0)
         throw std::invalid_argument("the vocabulary's arrays have impossible sizes");
     if (reinterpret_cast<std::uintptr_t>(slots.data()) % alignof(Slot) != 0)
         throw std::invalid_argument("the vocabulary's hash table is not aligned");
-    const VocabularyView view{static_cast<std::int64_t>(offsets.shape(0)) - 1, offsets.data(), bytes.data(),
-                              reinterpret_cast<const Slot*>(slots.data()), slots.shape(0) / sizeof(Slot)};
+    const VocabularyView view{static_cast<std::int64_t>(offsets.shape(0)) - 1,
+                              offsets.data(),
+                              bytes.data(),
+                              reinterpret_cast<const Slot*>(slots.data()),
+                              slots.shape(0) / sizeof(Slot),
+                              hash_key_of(hash_key)};
     check_vocabulary(view, bytes.shape(0));
     return view;
 }
@@ -219,11 +230,21 @@ struct PyCorpusCounts {
     }
 };
 
+// The hash table of a vocabulary whose arrays are valid.
+Out<std::uint8_t> term_slots(In<std::uint64_t> offsets, In<std::uint8_t> bytes, In<std::uint64_t> hash_key) {
+    const HashKey key = hash_key_of(hash_key);
+    return give_bytes(without_gil([&] {
+        std::vector<std::uint8_t> padded(bytes.data(), bytes.data() + bytes.shape(0));
+        padded.resize(padded.size() + term_padding);
+        return make_slots(offsets.data(), padded.data(), static_cast<std::int64_t>(offsets.shape(0)) - 1, key);
+    }));
+}
+
 // A finished vocabulary with its weights, over arrays that Python keeps alive (mostly memory-mapped).
 class PyTfidf {
 public:
     PyTfidf(const PyAnalyzer& analyzer, In<std::uint64_t> offsets, In<std::uint8_t> bytes, In<std::uint8_t> slots,
-            std::optional<In<double>> idf, std::optional<In<std::int64_t>> part_indptr,
+            In<std::uint64_t> hash_key, std::optional<In<double>> idf, std::optional<In<std::int64_t>> part_indptr,
             std::optional<In<std::int32_t>> parts, std::optional<In<float>> part_costs, bool binary, bool sublinear,
             const std::string& norm)
         : analyzer_(analyzer),
@@ -234,7 +255,7 @@ public:
           part_indptr_(part_indptr),
           parts_(parts),
           part_costs_(part_costs) {
-        vocabulary_ = vocabulary_view(offsets, bytes, slots);
+        vocabulary_ = vocabulary_view(offsets, bytes, slots, hash_key);
         if (idf && static_cast<std::int64_t>(idf->shape(0)) != vocabulary_.n_terms)
             throw std::invalid_argument("the vocabulary and its idf weights differ in length");
         if (part_indptr) {
@@ -281,9 +302,14 @@ struct PyXmcText {
                            stop_at_bad);
     }
 
-    std::vector<std::tuple<std::int64_t, std::string>> bad_lines() const {
-        std::vector<std::tuple<std::int64_t, std::string>> lines;
-        for (const BadLine& bad : parser.bad_lines()) lines.emplace_back(bad.line, bad.reason);
+    std::vector<std::tuple<std::int64_t, nb::str>> bad_lines() const {
+        std::vector<std::tuple<std::int64_t, nb::str>> lines;
+        for (const auto& [line, reason] : parser.bad_lines()) {  // it quotes the line, whose bytes may be anything
+            PyObject* text =
+                PyUnicode_DecodeUTF8(reason.data(), static_cast<Py_ssize_t>(reason.size()), "backslashreplace");
+            if (text == nullptr) throw nb::python_error();
+            lines.emplace_back(line, nb::steal<nb::str>(text));
+        }
         return lines;
     }
 
@@ -334,20 +360,19 @@ void bind_text(nb::module_& m) {
                     throw std::invalid_argument("keep must have one entry for each selected term");
                 FrozenVocabulary frozen =
                     without_gil([&] { return self.counts.freeze(keep ? keep->data() : nullptr, with_subwords); });
-                return std::tuple(give(std::move(frozen.offsets)), give(std::move(frozen.bytes)),
-                                  give_bytes(std::move(frozen.slots)));
+                return std::tuple(give(std::move(frozen.offsets)), give(std::move(frozen.bytes)));
             },
             array("keep").none(), nb::arg("with_subwords"))
         .def(
             "add_subwords",
             [](PyCorpusCounts& self, In<std::uint64_t> offsets, In<std::uint8_t> bytes, In<std::uint8_t> slots,
-               std::int64_t min_df, int threads) {
-                const VocabularyView view = vocabulary_view(offsets, bytes, slots);
+               In<std::uint64_t> hash_key, std::int64_t min_df, int threads) {
+                const VocabularyView view = vocabulary_view(offsets, bytes, slots, hash_key);
                 Subwords subwords = without_gil([&] { return self.counts.add_subwords(view, min_df, threads); });
                 return std::tuple(give(std::move(subwords.indptr)), give(std::move(subwords.parts)),
                                   give(std::move(subwords.costs)), give(std::move(subwords.df)));
             },
-            array("offsets"), array("bytes"), array("slots"), nb::arg("min_df"), nb::arg("threads"))
+            array("offsets"), array("bytes"), array("slots"), array("hash_key"), nb::arg("min_df"), nb::arg("threads"))
         .def(
             "rows",
             [](PyCorpusCounts& self, std::optional<In<double>> idf, bool binary, bool sublinear,
@@ -356,13 +381,14 @@ void bind_text(nb::module_& m) {
                 return give_rows([&] { return self.counts.rows(weighting, threads); });
             },
             array("idf").none(), nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"), nb::arg("threads"));
+    m.def("term_slots", term_slots, array("offsets"), array("bytes"), array("hash_key"));
     nb::class_<PyTfidf>(m, "Tfidf")
-        .def(nb::init<const PyAnalyzer&, In<std::uint64_t>, In<std::uint8_t>, In<std::uint8_t>,
+        .def(nb::init<const PyAnalyzer&, In<std::uint64_t>, In<std::uint8_t>, In<std::uint8_t>, In<std::uint64_t>,
                       std::optional<In<double>>, std::optional<In<std::int64_t>>, std::optional<In<std::int32_t>>,
                       std::optional<In<float>>, bool, bool, const std::string&>(),
-             nb::arg("analyzer"), array("offsets"), array("bytes"), array("slots"), array("idf").none(),
-             array("part_indptr").none(), array("parts").none(), array("part_costs").none(), nb::arg("binary"),
-             nb::arg("sublinear"), nb::arg("norm"))
+             nb::arg("analyzer"), array("offsets"), array("bytes"), array("slots"), array("hash_key"),
+             array("idf").none(), array("part_indptr").none(), array("parts").none(), array("part_costs").none(),
+             nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"))
         .def("transform", &PyTfidf::transform, nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"));
 
     nb::class_<PyXmcText>(m, "XmcText")

@@ -18,9 +18,10 @@ struct CsrView {
     const float* data = nullptr;     // (nnz), or null where only the pattern matters
 };
 
-// Whether indptr ascends from 0, columns ascend within each row and lie inside the matrix, and every value is finite.
+// Whether indptr ascends from 0, columns ascend within each row and lie inside the matrix, and no value is NaN or of a
+// magnitude above the limit.
 template <class Index>
-bool is_canonical(const CsrView<Index>& matrix, std::int64_t nnz) {
+bool is_canonical(const CsrView<Index>& matrix, std::int64_t nnz, float limit) {
     if (matrix.indptr[0] != 0 || matrix.indptr[matrix.rows] > nnz) return false;
     for (std::int64_t row = 0; row < matrix.rows; ++row) {
         const Index begin = matrix.indptr[row], end = matrix.indptr[row + 1];
@@ -30,7 +31,7 @@ bool is_canonical(const CsrView<Index>& matrix, std::int64_t nnz) {
         for (Index i = begin; i < end; ++i) {
             const auto column = static_cast<std::int64_t>(matrix.indices[i]);
             valid &= column > before;
-            valid &= std::isfinite(matrix.data[i]);
+            valid &= std::abs(matrix.data[i]) <= limit;
             before = column;
         }
         if (!valid || before >= matrix.cols) return false;

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <unordered_set>
+#include <vector>
 
 #include "core/isa.h"
 #include "core/parallel.h"
@@ -78,7 +80,19 @@ RankingSums ranking_sums(const RankingView& ranking, const CsrView<Index>& truth
         HitMarker<Index> marker;
         std::vector<std::uint8_t> hit(static_cast<std::size_t>(ranking.width));
         std::vector<double> best;
+        // The labels found in a row: short lists are searched, long ones kept in a set.
         std::vector<std::size_t> found;
+        std::unordered_set<std::size_t> found_set;
+        auto is_repeated = [&](std::size_t label) {
+            constexpr std::size_t longest_list = 64;
+            if (found.size() < longest_list) {
+                if (std::find(found.begin(), found.end(), label) != found.end()) return true;
+                found.push_back(label);
+                if (found.size() == longest_list) found_set.insert(found.begin(), found.end());
+                return false;
+            }
+            return !found_set.insert(label).second;
+        };
         for (std::int64_t row = b * block_size; row < std::min(ranking.n, (b + 1) * block_size); ++row) {
             const std::int64_t n_true = truth.indptr[row + 1] - truth.indptr[row];
             if (n_true == 0) continue;
@@ -86,11 +100,11 @@ RankingSums ranking_sums(const RankingView& ranking, const CsrView<Index>& truth
             marker.mark(ranking, truth, row, hit.data());
             const std::int32_t* ids = ranking.ids + row * ranking.width;
             found.clear();
+            found_set.clear();
             for (std::int64_t j = 0; j < std::min(deepest, ranking.width); ++j) {
                 if (!hit[static_cast<std::size_t>(j)]) continue;
                 const auto label = static_cast<std::size_t>(ids[j]);
-                if (std::find(found.begin(), found.end(), label) != found.end()) continue;  // predicted twice: one hit
-                found.push_back(label);
+                if (is_repeated(label)) continue;  // predicted twice: one hit
                 std::atomic_ref<std::int32_t> rank(total.first_rank[label]);
                 for (auto seen = rank.load(std::memory_order_relaxed);
                      j < seen &&

@@ -81,7 +81,7 @@ void Analyzer::collect_evidence(const AnalyzerSpec& spec, const TextView& text, 
 }
 
 void Analyzer::collect(LanguageEvidence& evidence, std::size_t begin, std::size_t end) const {
-    for (std::size_t i = begin; i < end; ++i) evidence.add(key(tokens_[i]));
+    for (std::size_t i = begin; i < end; ++i) evidence.add(key(tokens_[i], process_key()));
 }
 
 std::size_t Analyzer::tokenize(const AnalyzerSpec& spec, const TextView& text) {
@@ -128,7 +128,7 @@ std::size_t Analyzer::tokenize(const AnalyzerSpec& spec, const TextView& text) {
             i = wide + 1;
         }
         const auto length = static_cast<std::uint32_t>(out - start);
-        if (has_stop_words && spec.stop_words.view().find({start, length}) != Slot::empty) {
+        if (has_stop_words && spec.stop_words.holds(start, length)) {
             out = start;
             return;
         }
@@ -190,7 +190,7 @@ std::size_t Analyzer::normalize(const AnalyzerSpec& spec, std::size_t n_tokens) 
     if (stems_.empty()) stems_.resize(1 << 12);
     for (std::size_t i = 0; i < n_tokens; ++i) {
         const Language language = spec.detect_language ? languages_[i / segment] : spec.stemmer;
-        const TermKey word = key(tokens_[i]);
+        const TermKey word = key(tokens_[i], process_key());
         CachedStem& cached = stems_[(word.hash ^ static_cast<std::size_t>(language)) & (stems_.size() - 1)];
         if (cached.is_of(word, language)) {
             if (other_bytes_.size() < n_other_ + 64) other_bytes_.resize((n_other_ + 64) * 2);

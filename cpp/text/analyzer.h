@@ -77,7 +77,9 @@ public:
     // Adds what the words of the text say about its language.
     void collect_evidence(const AnalyzerSpec& spec, const TextView& text, LanguageEvidence& evidence);
     std::span<const Term> terms() const { return terms_; }
-    TermKey key(const Term& term) const { return {bytes_.data() + term.start, term.length}; }
+    TermKey key(const Term& term, const HashKey& hash_key) const {
+        return {bytes_.data() + term.start, term.length, hash_key};
+    }
 
 private:
     static constexpr std::size_t segment = 24;  // words that share a language

@@ -51,7 +51,7 @@ CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool 
         auto lookup = [&](const TermKey& key, float) { return vocabulary_->find_or_add(key, worker.ids); };
         s.block_counts.clear();
         for (std::int64_t doc = b * docs_per_block; doc < std::min(corpus.n_docs, (b + 1) * docs_per_block); ++doc) {
-            count_document(spec, corpus, doc, s, worker.recent, prefetch, lookup);
+            count_document(spec, corpus, doc, s, worker.recent, process_key(), prefetch, lookup);
             if (const std::size_t n_ids = vocabulary_->id_limit(); worker.df.size() < n_ids) {
                 worker.df.resize(n_ids + n_ids / 2);
                 if (with_tf) worker.tf.resize(n_ids + n_ids / 2);
@@ -158,7 +158,6 @@ FrozenVocabulary CorpusCounts::freeze(const std::uint8_t* keep, bool with_subwor
         }
     }
     n_columns_ = static_cast<std::uint32_t>(frozen.offsets.size() - 1);
-    frozen.slots = make_slots(frozen.offsets.data(), frozen.bytes.data(), n_columns_);
     frozen.bytes.resize(n_bytes);
     if (!with_subwords) vocabulary_.reset();
     selected_ = {};

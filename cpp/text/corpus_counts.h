@@ -13,7 +13,6 @@ namespace ramify {
 struct FrozenVocabulary {
     std::vector<std::uint64_t> offsets;
     std::vector<std::uint8_t> bytes;
-    SlotTable slots;
 };
 
 // The parts of the terms of a vocabulary, and its document frequencies with them counted in.

@@ -92,7 +92,7 @@ private:
     void add(std::string word, Language language) {
         const std::size_t n = word.size();
         word.resize(n + term_padding);
-        const std::uint32_t id = words_.find_or_add({reinterpret_cast<const std::uint8_t*>(word.data()), n});
+        const std::uint32_t id = words_.find_or_add(reinterpret_cast<const std::uint8_t*>(word.data()), n);
         if (id >= weights_.size()) weights_.emplace_back();
         weights_[id][static_cast<std::size_t>(language)] = 1.0f;
     }

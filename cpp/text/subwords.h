@@ -41,7 +41,8 @@ public:
         if (n <= min_edge) return;
         border[n] = static_cast<std::uint32_t>(n_bytes);
         auto find = [&](std::size_t from, std::size_t to) {
-            const std::uint32_t id = vocabulary_.find({word + border[from], border[to] - border[from]});
+            const std::uint32_t id =
+                vocabulary_.find({word + border[from], border[to] - border[from], vocabulary_.hash_key});
             return id == Slot::empty || costs_[id] == not_a_part ? Slot::empty : id;
         };
         if (n >= 2 * min_part && cheapest_split({word, n_bytes}, border, n, find, parts)) return;

@@ -79,9 +79,10 @@ public:
     }
 
 private:
-    std::size_t slot(std::uint32_t id) const { return (id * 0x9e3779b97f4a7c15u >> 32) & (n_slots_ - 1); }
+    std::size_t slot(std::uint32_t id) const { return (id * multiplier_ >> 32) & (n_slots_ - 1); }
 
-    std::vector<std::uint32_t> slots_;  // position in counts_ + 1, or 0
+    const std::uint64_t multiplier_ = process_key().first | 1;  // random: texts cannot be written for collisions
+    std::vector<std::uint32_t> slots_;                          // position in counts_ + 1, or 0
     std::vector<TermCount> counts_;
     std::size_t size_ = 0, n_slots_ = 0;  // slots in use: a short document clears and touches few
 };
@@ -133,15 +134,15 @@ inline DocumentScratchPool document_scratch;
 // branches on it. Cached terms are resolved at once; the slots of the others are all prefetched before the first is
 // read.
 template <class Prefetch, class Lookup>
-void count_terms(DocumentScratch& s, RecentTerms& recent, float weight, Prefetch&& prefetch, Lookup&& lookup) {
-    const auto terms = s.analyzer.terms();
+void count_terms(DocumentScratch& s, RecentTerms& recent, HashKey hash_key, float weight,
+                 std::span<const Analyzer::Term> terms, Prefetch&& prefetch, Lookup&& lookup) {
     const std::size_t n = terms.size();
     if (s.keys.size() < n) s.keys.resize(n * 2), s.ids.resize(n * 2);
     TermKey* const pending = s.keys.data();
     std::uint32_t* const ids = s.ids.data();
     std::size_t n_pending = 0, n_ids = 0;
     for (std::size_t i = 0; i < n; ++i) {
-        const TermKey key = s.analyzer.key(terms[i]);
+        const TermKey key = s.analyzer.key(terms[i], hash_key);
         const RecentTerms::Entry& entry = recent.slot(key);
         const bool held = RecentTerms::holds(entry, key);
         pending[n_pending] = key;
@@ -160,6 +161,18 @@ void count_terms(DocumentScratch& s, RecentTerms& recent, float weight, Prefetch
     }
 }
 
+// Counts all terms of the analyzed text.
+template <class Prefetch, class Lookup>
+void count_terms(DocumentScratch& s, RecentTerms& recent, HashKey hash_key, float weight, Prefetch&& prefetch,
+                 Lookup&& lookup) {
+    // A long text in parts: the keys of all its terms would take many times its size.
+    constexpr std::size_t max_terms = 1 << 14;
+    const auto all = s.analyzer.terms();
+    for (std::size_t from = 0; from < all.size(); from += max_terms)
+        count_terms(s, recent, hash_key, weight, all.subspan(from, std::min(max_terms, all.size() - from)), prefetch,
+                    lookup);
+}
+
 // The language of a document by the words of all its fields; Language::none if they do not tell.
 inline Language document_language(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc,
                                   DocumentScratch& s) {
@@ -173,7 +186,7 @@ inline Language document_language(const AnalyzerSpec& spec, const Corpus& corpus
 // Slot::empty to skip it.
 template <class Prefetch, class Lookup>
 void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, DocumentScratch& s,
-                    RecentTerms& recent, Prefetch&& prefetch, Lookup&& lookup) {
+                    RecentTerms& recent, const HashKey& hash_key, Prefetch&& prefetch, Lookup&& lookup) {
     s.counter.clear();
     LanguageEvidence evidence;
     const bool several = spec.detect_language && corpus.n_fields > 1;  // the fields of a document share its language
@@ -182,7 +195,7 @@ void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t
     for (std::int64_t f = 0; f < corpus.n_fields; ++f) {
         const TextView& text = corpus.texts[doc * corpus.n_fields + f];
         s.analyzer.analyze(spec, text, several ? &evidence : nullptr);
-        count_terms(s, recent, corpus.field_weights[f], prefetch, lookup);
+        count_terms(s, recent, hash_key, corpus.field_weights[f], prefetch, lookup);
         if (text.length > (1 << 22)) {  // do not keep the memory of an unusually long text
             s.analyzer = {};
             s.keys = {};

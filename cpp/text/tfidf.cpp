@@ -47,12 +47,13 @@ void sort_counts(std::vector<TermCount>& row, std::vector<TermCount>& other, std
     }
 }
 
+const std::array<double, 64> small = [] {  // when the module is loaded, as all statics that threads use
+    std::array<double, 64> table{};
+    for (std::size_t i = 1; i < table.size(); ++i) table[i] = 1.0 + std::log(static_cast<double>(i));
+    return table;
+}();
+
 double weigh_count(double count, const Weighting& w) {
-    static const std::array<double, 64> small = [] {
-        std::array<double, 64> table{};
-        for (std::size_t i = 1; i < table.size(); ++i) table[i] = 1.0 + std::log(static_cast<double>(i));
-        return table;
-    }();
     if (w.binary) return 1.0;
     if (!w.sublinear || count < 1.0) return count;  // below 1, in a field of small weight, 1 + ln would be negative
     const auto integer = static_cast<std::size_t>(std::min(count, 1e9));
@@ -112,7 +113,8 @@ CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, c
         };
         s.part_counts.clear();
         for (std::int64_t doc = b * block_size; doc < std::min(corpus.n_docs, (b + 1) * block_size); ++doc) {
-            count_document(spec, corpus, doc, s, recent[static_cast<std::size_t>(worker_id)], prefetch, lookup);
+            count_document(spec, corpus, doc, s, recent[static_cast<std::size_t>(worker_id)], vocabulary.hash_key,
+                           prefetch, lookup);
             if (subwords != nullptr) add_parts(s, *subwords, corpus.integral());
             auto& row = s.row;
             if (s.block_indices.size() < at + row.size()) {

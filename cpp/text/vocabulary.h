@@ -40,6 +40,16 @@ inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
     return static_cast<std::uint64_t>(r) ^ static_cast<std::uint64_t>(r >> 64);
 }
 
+// The key of the hash of terms. While a vocabulary is built it is random, so that nobody can write texts whose terms
+// collide; a finished vocabulary has the one in its file, which depends on all of its terms. With a key that is known
+// before the terms are chosen, terms that collide are easy to find.
+struct HashKey {
+    std::uint64_t first = 0, middle = 0, block = 0;
+};
+
+// The random key of this process.
+const HashKey& process_key();
+
 // A term with its hash. The hash is part of the saved format: changing it needs a new version.
 struct TermKey {
     const std::uint8_t* bytes;
@@ -48,14 +58,14 @@ struct TermKey {
     std::uint64_t hash;
 
     TermKey() = default;
-    TermKey(const std::uint8_t* p, std::size_t n) : bytes(p), length(n), first(term_prefix(p, n)) {
+    TermKey(const std::uint8_t* p, std::size_t n, const HashKey& hash_key)
+        : bytes(p), length(n), first(term_prefix(p, n)) {
         // Loaded in any case and dropped if short: a branch here would be unpredictable.
         const std::uint64_t tail = load_8(p + (n > 8 ? n - 8 : 0));
         last = n > 8 ? tail : 0;
-        constexpr std::uint64_t k0 = 0x9e3779b97f4a7c15u, k1 = 0xd6e8feb86659fd93u, k2 = 0xa0761d6478bd642fu;
-        std::uint64_t middle = k1 ^ n;
-        for (std::size_t i = 8; i + 8 < n; i += 8) middle = mix(load_8(p + i) ^ k2, middle);
-        hash = mix(first ^ k0, last ^ middle);
+        std::uint64_t middle = hash_key.middle ^ n;
+        for (std::size_t i = 8; i + 8 < n; i += 8) middle = mix(load_8(p + i) ^ hash_key.block, middle);
+        hash = mix(first ^ hash_key.first, last ^ middle);
     }
 };
 
@@ -91,6 +101,7 @@ struct VocabularyView {
     const std::uint8_t* bytes = nullptr;     // (offsets[n_terms])
     const Slot* slots = nullptr;             // (n_slots), at least one of them empty
     std::uint64_t n_slots = 0;
+    HashKey hash_key{};
 
     void prefetch(std::uint64_t hash) const { __builtin_prefetch(slots + home_slot(hash, n_slots)); }
 
@@ -114,20 +125,26 @@ struct VocabularyView {
 void check_vocabulary(const VocabularyView& view, std::uint64_t n_bytes);
 
 // The hash table of distinct terms, with term_padding readable bytes behind the last of them.
-SlotTable make_slots(const std::uint64_t* offsets, const std::uint8_t* padded_bytes, std::int64_t n_terms);
+SlotTable make_slots(const std::uint64_t* offsets, const std::uint8_t* padded_bytes, std::int64_t n_terms,
+                     const HashKey& hash_key);
 
 // A vocabulary that grows. Ids are given in the order of first appearance.
 class VocabularyBuilder {
 public:
     VocabularyBuilder();
 
-    std::uint32_t find_or_add(const TermKey& key) {
+    // With term_padding readable bytes behind the term.
+    std::uint32_t find_or_add(const std::uint8_t* p, std::size_t n) {
+        const TermKey key(p, n, process_key());
         const std::uint32_t found = view().find(key);
         return found != Slot::empty ? found : add(key);
     }
+    bool holds(const std::uint8_t* p, std::size_t n) const { return view().find({p, n, process_key()}) != Slot::empty; }
 
     std::int64_t size() const { return static_cast<std::int64_t>(hashes_.size()); }
-    VocabularyView view() const { return {size(), offsets_.data(), bytes_.data(), slots_.data(), slots_.size()}; }
+    VocabularyView view() const {
+        return {size(), offsets_.data(), bytes_.data(), slots_.data(), slots_.size(), process_key()};
+    }
 
 private:
     std::uint32_t add(const TermKey& key);

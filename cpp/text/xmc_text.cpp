@@ -217,16 +217,21 @@ std::int64_t XmcTextParser::feed(const char* data, std::int64_t size, bool last,
     }
     constexpr std::int64_t block_size = 1 << 18;
     const std::int64_t used = end - data, n_blocks = (used + block_size - 1) / block_size;
-    auto line_start = [&](std::int64_t at) -> const char* {  // start of the first line at or after `at`
-        if (at <= 0) return data;
-        if (at >= used) return end;
-        const void* found = std::memchr(data + at - 1, '\n', static_cast<std::size_t>(used - at + 1));
-        return found != nullptr ? static_cast<const char*>(found) + 1 : end;
-    };
+    // The first line that starts in each block or behind it. One after the other: the blocks of a long line would all
+    // search for its end.
+    std::vector<const char*> starts(static_cast<std::size_t>(n_blocks) + 1, end);
+    if (n_blocks > 0) starts[0] = data;
+    for (std::int64_t b = 1; b < n_blocks; ++b) {
+        const char *const at = data + b * block_size, *before = starts[static_cast<std::size_t>(b) - 1];
+        const void* found =
+            before >= at ? before - 1 : std::memchr(at - 1, '\n', static_cast<std::size_t>(end - at + 1));
+        if (found == nullptr) break;
+        starts[static_cast<std::size_t>(b)] = static_cast<const char*>(found) + 1;
+    }
     std::vector<BlockRows> blocks(static_cast<std::size_t>(n_blocks));
     parallel_for(n_blocks, threads_, [&](std::int64_t b, int) {
-        const char* p = line_start(b * block_size);
-        const char* const stop = line_start((b + 1) * block_size);
+        const char* p = starts[static_cast<std::size_t>(b)];
+        const char* const stop = starts[static_cast<std::size_t>(b) + 1];
         LineParser parser{limits_, blocks[static_cast<std::size_t>(b)], {}};
         while (p < stop) {
             const void* found = std::memchr(p, '\n', static_cast<std::size_t>(stop - p));

@@ -40,13 +40,23 @@ class CorpusCounts:
     def term_frequency(self) -> NDArray[np.float64]: ...
     def freeze(
         self, keep: NDArray[np.uint8] | None, with_subwords: bool
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.uint8]]: ...
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]: ...
     def add_subwords(
-        self, offsets: NDArray[np.uint64], bytes: NDArray[np.uint8], slots: NDArray[np.uint8], min_df: int, threads: int
+        self,
+        offsets: NDArray[np.uint64],
+        bytes: NDArray[np.uint8],
+        slots: NDArray[np.uint8],
+        hash_key: NDArray[np.uint64],
+        min_df: int,
+        threads: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32], NDArray[np.int64]]: ...
     def rows(
         self, idf: NDArray[np.float64] | None, binary: bool, sublinear: bool, norm: str, threads: int
     ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+
+def term_slots(
+    offsets: NDArray[np.uint64], bytes: NDArray[np.uint8], hash_key: NDArray[np.uint64]
+) -> NDArray[np.uint8]: ...
 
 class Tfidf:
     def __init__(
@@ -55,6 +65,7 @@ class Tfidf:
         offsets: NDArray[np.uint64],
         bytes: NDArray[np.uint8],
         slots: NDArray[np.uint8],
+        hash_key: NDArray[np.uint64],
         idf: NDArray[np.float64] | None,
         part_indptr: NDArray[np.int64] | None,
         parts: NDArray[np.int32] | None,
@@ -77,7 +88,7 @@ class XmcText:
         self,
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
 
-def is_canonical(matrix: scipy.sparse.csr_matrix, n_rows: int, n_columns: int) -> bool: ...
+def is_canonical(matrix: scipy.sparse.csr_matrix, n_rows: int, n_columns: int, limit: float) -> bool: ...
 def spmm(
     a: scipy.sparse.csr_matrix, b: scipy.sparse.csr_matrix, n_columns: int, unit_norm: bool, threads: int
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...

@@ -75,32 +75,62 @@ def test_save_and_load(method, tmp_path):
             AnnIndex.load_from(store, info, "index_", dim, n_ids)
 
 
-def test_damaged_file_is_refused(tmp_path):
-    index = AnnIndex.build(clustered_vectors(300), AnnConfig(method="hnsw"), k=5)
-    with StoreWriter(tmp_path / "m") as writer:
-        state = {"index": index.save_to(writer, "index_")}
-        writer.manifest("test", {}, state)
-    file = tmp_path / "m" / "index_faiss.npy"
-    content = bytearray(file.read_bytes())
-    content[128:140] = bytes(12)
-    file.write_bytes(content)
-    store = Store(tmp_path / "m")
-    with pytest.raises(ModelFormatError, match="cannot be read"):
-        AnnIndex.load_from(store, state["index"], "index_", 24, 300)
+def test_damaged_graphs_are_refused():
+    """faiss follows the links of a graph without a check: each of these would read outside its memory."""
+    arrays, info = AnnIndex.build(clustered_vectors(300), AnnConfig(method="hnsw", M=4), k=5).to_arrays()
+    assert set(arrays) == {"vectors", "levels", "neighbors", "header", "ids"}
+    M, _ = arrays["header"]
+    low = int(np.flatnonzero(arrays["levels"] == 1)[0])  # a vector without level 1
+    high = int(np.flatnonzero(arrays["levels"] > 1)[0])
+    upper = int((arrays["levels"][:high].astype(int) + 1).sum() * M + 2 * M)  # first link of `high` on level 1
+
+    def changed(name, index, value):
+        array = arrays[name].copy()
+        array[index] = value
+        return {**arrays, name: array}
+
+    damaged = [
+        changed("neighbors", 0, 300),
+        changed("neighbors", 0, -2),
+        changed("neighbors", upper, low),  # a link on level 1 to a vector that has none
+        changed("levels", 3, 0),
+        changed("levels", 3, 2**31 - 1),
+        changed("header", 0, 2**62),
+        changed("header", 0, M + 1),
+        changed("header", 1, 300),
+        changed("header", 1, -1),
+        changed("header", 1, low),
+        changed("vectors", (7, 1), np.nan),
+        {**arrays, "vectors": arrays["vectors"][:-1]},
+        {**arrays, "neighbors": arrays["neighbors"][:-1]},
+        {**arrays, "header": arrays["header"][:1]},
+        {name: array for name, array in arrays.items() if name != "neighbors"},
+    ]
+    assert AnnIndex.from_arrays(arrays, info).search(arrays["vectors"][:3], 2)[0].shape == (3, 2)
+    for attempt in damaged:
+        with pytest.raises(ModelFormatError):
+            AnnIndex.from_arrays(attempt, info)
 
 
-def test_foreign_faiss_indexes_and_invalid_descriptions_are_refused():
+def test_faiss_reads_no_files(tmp_path, monkeypatch):
     import faiss
 
-    l2, ids = faiss.IndexFlatL2(4), np.arange(3, dtype=np.int32)
-    l2.add(np.eye(4, dtype=np.float32)[:3])
+    for method in METHODS:
+        index = AnnIndex.build(clustered_vectors(300), AnnConfig(method=method), k=5)
+        with StoreWriter(tmp_path / method) as writer:
+            writer.manifest("test", {}, {"index": index.save_to(writer, "index_")})
+    for name in ("read_index", "deserialize_index", "read_VectorTransform"):
+        monkeypatch.setattr(faiss, name, lambda *_: pytest.fail("faiss parses a file of the model"))
+    for method in METHODS:
+        store = Store(tmp_path / method)
+        assert len(AnnIndex.load_from(store, store.state["index"], "index_", 24, 300)) == 300
+
+
+def test_invalid_descriptions_are_refused():
+    import faiss
+
+    arrays = {"vectors": np.eye(4, dtype=np.float32)[:3], "ids": np.arange(3, dtype=np.int32)}
     info = {"method": "flat", "search_width": 1, "recall": 1.0}
-    for index in (l2, faiss.IndexFlatIP(4), faiss.IndexPQ(4, 2, 4)):
-        with pytest.raises(ModelFormatError):
-            AnnIndex.from_arrays({"faiss": faiss.serialize_index(index), "ids": ids[: index.ntotal]}, info)
-    valid = faiss.IndexFlatIP(4)
-    valid.add(np.eye(4, dtype=np.float32)[:3])
-    arrays = {"faiss": faiss.serialize_index(valid), "ids": ids}
     for invalid in (
         {"search_width": -5},
         {"search_width": True},
@@ -116,6 +146,14 @@ def test_foreign_faiss_indexes_and_invalid_descriptions_are_refused():
     AnnIndex.from_arrays(arrays, info).search(np.eye(4, dtype=np.float32), 2)
     assert faiss.omp_get_max_threads() == 3  # a search restores the caller's setting
     faiss.omp_set_num_threads(before)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("k", [0, -1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, True])
+def test_impossible_k_is_refused(method, k):
+    index = AnnIndex.build(clustered_vectors(300), AnnConfig(method=method), k=5)
+    with pytest.raises(ValueError, match="k must be between 1 and 65,536"):
+        index.search(clustered_vectors(3), k)
 
 
 def test_inconsistent_ivf_arrays_are_refused():

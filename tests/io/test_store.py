@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 import ramify
+from ramify import ModelFormatError
 from ramify.features import Tfidf
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import MANIFEST, Store, StoreWriter
@@ -305,14 +307,14 @@ def write_by_hand(path, format_version):
     (path / MANIFEST).write_text(json.dumps(manifest))
 
 
-def test_format_version_3_is_readable(tmp_path):
-    write_by_hand(tmp_path / "m", 3)
+def test_format_version_4_is_readable(tmp_path):
+    write_by_hand(tmp_path / "m", 4)
     store = Store(tmp_path / "m")
     assert (store.kind, store.params) == ("popular", {"seed": 0})
     assert list(LabelVocabulary.load(store, store.state["labels"])) == ["fox", "hen"]
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_earlier_format_versions_are_refused_and_may_be_overwritten(tmp_path, version):
     write_by_hand(tmp_path / "m", version)
     reason = f"format version {version}: it was written by an earlier development version of Ramify"
@@ -336,9 +338,9 @@ def _umask() -> int:
 
 def test_save_without_atomic_exchange(tmp_path, monkeypatch):
     """Without the system call the old model is moved aside, and restored if the new one cannot be renamed."""
-    from ramify.io import store
+    from ramify.io import directories
 
-    monkeypatch.setattr(store, "_exchange", lambda a, b: False)
+    monkeypatch.setattr(directories, "_exchange", lambda a, b: False)
     write_store(tmp_path / "m")
     write_store(tmp_path / "m", np.ones(2))
     assert Store(tmp_path / "m").array("a", np.float64).tolist() == [1, 1]
@@ -354,3 +356,91 @@ def test_save_without_atomic_exchange(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no"):
         write_store(tmp_path / "m", np.zeros(3))
     assert Store(tmp_path / "m").array("a", np.float64).tolist() == [1, 1]
+
+
+def test_a_save_removes_what_dead_processes_left(tmp_path):
+    write_store(tmp_path / "m")
+    script = (
+        "import os, sys\nfrom ramify.io.store import StoreWriter\nimport numpy as np\n"
+        "with StoreWriter(sys.argv[1]) as writer:\n    writer.array('a', np.zeros(3))\n    os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "m")], check=False)
+    assert len(list(tmp_path.glob(".m.*.saving"))) == 1
+    with StoreWriter(tmp_path / "m") as other:  # a save that is under way is not a leftover
+        assert len(list(tmp_path.glob(".m.*.saving"))) == 1
+        write_store(tmp_path / "m")
+        other.manifest("y", {}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert Store(tmp_path / "m").kind == "y"
+
+
+def test_a_model_that_was_moved_aside_is_restored_by_the_next_save(tmp_path):
+    """On systems that cannot exchange directories, a process may die between two renames."""
+    write_store(tmp_path / "m")
+    (tmp_path / ".m.0123.old").mkdir()
+    (tmp_path / "m").rename(tmp_path / ".m.0123.old" / "m")
+    with StoreWriter(tmp_path / "m") as writer:
+        assert Store(tmp_path / "m").kind == "x"
+        writer.manifest("y", {}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_opening_blocks_on_nothing_and_follows_no_links(tmp_path):
+    write_store(tmp_path / "m")
+    file = tmp_path / "m" / "a.npy"
+    (tmp_path / "elsewhere.npy").write_bytes(file.read_bytes())
+    file.unlink()
+    for make in (lambda: os.mkfifo(file), lambda: file.symlink_to(tmp_path / "elsewhere.npy"), file.mkdir):
+        make()
+        with pytest.raises(ModelFormatError, match="not a regular file"):
+            Store(tmp_path / "m")
+        file.rmdir() if file.is_dir() else file.unlink()
+    (tmp_path / "m" / "manifest.json").unlink()
+    os.mkfifo(tmp_path / "m" / "manifest.json")
+    with pytest.raises(ModelFormatError, match="no manifest"):
+        Store(tmp_path / "m")
+
+
+def test_the_umask_is_never_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("other threads would see it"))
+    write_store(tmp_path / "m")
+
+
+def test_an_opened_model_stays_whole_while_another_is_saved_to_its_path(tmp_path):
+    write_store(tmp_path / "m")
+    store = Store(tmp_path / "m")
+    mapped = store.array("a", ARRAY.dtype)
+    assert np.array_equal(mapped, ARRAY)
+    with StoreWriter(tmp_path / "m") as writer:
+        writer.array("a", np.zeros((7, 3), np.float32))
+        writer.manifest("y", {}, {})
+    assert np.array_equal(mapped, ARRAY)
+    with pytest.raises(ModelFormatError, match="missing"):  # never an array of the other model
+        store.array("a", ARRAY.dtype)
+
+
+@pytest.mark.parametrize("kind", ["full disk", "read-only folder"])
+def test_a_save_that_cannot_be_written_says_so_and_keeps_the_old_model(kind):
+    """Under a limit of the file size, which a process sets for itself: writing beyond it fails as on a full disk."""
+    with tempfile.TemporaryDirectory() as folder:  # where another user may read
+        check_failing_save(Path(folder), kind)
+
+
+def check_failing_save(folder, kind):
+    folder.chmod(0o755)
+    write_store(folder / "m")
+    script = (
+        "import os, resource, signal, sys\nimport numpy as np\nfrom ramify.io.store import StoreWriter\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "if sys.argv[2] == 'full disk':\n    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
+        "else:\n    os.chmod(os.path.dirname(sys.argv[1]), 0o555)\n    os.geteuid() or os.setuid(65534)\n"
+        "try:\n    with StoreWriter(sys.argv[1]) as writer:\n        writer.array('a', np.zeros(10**5))\n"
+        "        writer.manifest('y', {}, {})\n"
+        "except OSError as error:\n    print(error)\n"
+    )
+    command = [sys.executable, "-c", script, str(folder / "m"), kind]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    folder.chmod(0o755)
+    assert "could not be saved, and is as it was before" in result.stdout, result.stderr
+    assert Store(folder / "m", verify=True).kind == "x"
+    assert [path.name for path in folder.iterdir()] == ["m"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import ramify
+import ramify.io.files
+from ramify import DataError
 from ramify.io import xmc
 from ramify.io.files import BadLines
 
@@ -212,3 +215,39 @@ def test_trailing_blank_lines_after_bad_lines(tmp_path):
     features, _, bad = read(path, skip=True)
     assert features.shape == (2, 5)
     assert [b.line for b in bad.skipped] == [3]
+
+
+def test_bad_lines_may_hold_any_bytes(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"3 5 4\n1 2:1\n0 \xff\xfe\x80:1\n2 3:1\n")
+    with pytest.raises(DataError, match=r"x.txt:3: feature '\\xff\\xfe\\x80:1' is not"):
+        ramify.read(path)
+    data = ramify.read(path, skip_bad=True)
+    assert data.Y.indices.tolist() == [1, 2]
+    assert data.skipped[0].line == 3
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_long_lines_and_lines_around_the_blocks_of_the_parser(tmp_path, suffix):
+    """The parser cuts its input into blocks of 256 KiB; lines may be longer than several blocks, or end at a border."""
+    rng = np.random.default_rng(0)
+    sizes = [3, 90_000, 1, 0, 40_000, 2, 200_000, *rng.integers(0, 40, 3000)]
+    lines = [" ".join(["1", *(f"{i}:1" for i in range(n))]) for n in sizes]
+    lines[1] = lines[1].ljust(1 << 19, " ")  # ends exactly with a block
+    path = tmp_path / f"x.txt{suffix}"
+    with ramify.io.files.open_for_writing(path) as out:
+        out.write(f"{len(lines)} 200000 2\n".encode() + "\n".join(lines).encode())
+    for threads in (1, 3):
+        X, Y = xmc.read_xmc(path, BadLines(path, skip=False), threads)
+        assert np.diff(X.indptr).tolist() == sizes
+        assert Y.indices.tolist() == [1] * len(sizes)
+
+
+def test_a_header_that_promises_millions_of_columns_costs_nothing(tmp_path):
+    path = tmp_path / "x.txt"
+    path.write_text("1 2000000000 2000000000\n7 1:1 2:0.5\n")
+    tracemalloc.start()
+    data = ramify.read(path)
+    assert data.labels() == [[7]]
+    assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    tracemalloc.stop()

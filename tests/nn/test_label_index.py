@@ -45,7 +45,7 @@ def test_frequent_labels_are_candidates_of_every_query():
         assert frequent <= set(ids[i].tolist())
         others = [j for j in np.argsort(-cosines[i]) * 3 if j not in frequent][:45]
         assert set(ids[i].tolist()) == set(others) | frequent
-    again = LabelIndex.from_arrays(*index.to_arrays()).search(queries, 60, 1)
+    again = LabelIndex.from_arrays(*index.to_arrays(), queries.shape[1], 10**6).search(queries, 60, 1)
     assert np.array_equal(again[0], ids)
     assert np.array_equal(again[1], similarities)
 

@@ -313,6 +313,8 @@ def _fits(value: Any, hint: Any) -> bool:
 def _check_range(name: str, value: Any, metadata: Any) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} must fit in 64 bits; got {value!r}")
     low, high, above = metadata.get("low"), metadata.get("high"), metadata.get("above")
     if low is not None and value < low:
         raise ValueError(f"{name} must be at least {low}; got {value!r}")

@@ -15,6 +15,7 @@ from ramify.base.types import Csr, FloatArray, IntArray, Label
 
 SHOWN_ROWS, SHOWN_LABELS = 10, 5
 """Rows and labels that a notebook shows."""
+_MAX_PADDED = 1 << 16
 
 
 class DisplayNames(Protocol):
@@ -86,11 +87,15 @@ class Ranking:
 
     @classmethod
     def from_csr(cls, scores: Any, k: int, names: Sequence[Label] | None = None) -> Ranking:
-        """Take the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id."""
+        """Take the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id.
+
+        A k that is larger than L, or so large that it would be mostly padding, is lowered.
+        """
         if k < 1:
             raise ValueError(f"k must be at least 1; got {k}")
         matrix = as_csr(scores, "scores")
-        k = min(k, matrix.shape[1])
+        longest = int(np.diff(matrix.indptr).max(initial=0))
+        k = min(int(k), matrix.shape[1], max(longest, _MAX_PADDED))
         rows = entry_rows(matrix)
         order = np.lexsort((matrix.indices, -matrix.data, rows))
         ranks = np.arange(matrix.nnz) - matrix.indptr[rows]
@@ -100,6 +105,11 @@ class Ranking:
         ids[rows[kept], ranks[kept]] = matrix.indices[order][kept]
         best[rows[kept], ranks[kept]] = matrix.data[order][kept]
         return cls(ids, best, matrix.shape[1], names)
+
+    @classmethod
+    def from_sets(cls, chosen: Csr) -> Ranking:
+        """Order all stored entries of each row of a score matrix (n × L)."""
+        return cls.from_csr(chosen, max(1, int(np.diff(chosen.indptr).max(initial=0))))
 
     @classmethod
     def concat(cls, parts: Sequence[Ranking]) -> Ranking:

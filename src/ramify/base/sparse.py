@@ -11,6 +11,9 @@ from scipy import sparse
 from ramify.base.errors import DataError
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
 
+MAX_COLUMNS = 2**31 - 1
+"""Features or labels at most: their ids have 32 bits."""
+
 
 def csr_from_parts(data: AnyArray, indices: AnyArray, indptr: AnyArray, shape: tuple[int, int]) -> Csr:
     """Build a CSR matrix from arrays that are known to be valid, without scipy's checks.
@@ -38,6 +41,8 @@ def as_csr(matrix: Any, name: str = "X") -> Csr:
     """
     if not sparse.issparse(matrix) or len(matrix.shape) != 2:
         raise DataError(f"{name} must be a two-dimensional scipy sparse matrix; got {type(matrix).__name__}")
+    if matrix.shape[1] > MAX_COLUMNS:
+        raise DataError(f"{name} has {matrix.shape[1]:,} columns; at most {MAX_COLUMNS:,} are supported")
     try:
         csr: Csr = sparse.csr_matrix(matrix)
     except ValueError as error:  # inconsistent arrays, found by scipy
@@ -46,7 +51,8 @@ def as_csr(matrix: Any, name: str = "X") -> Csr:
     if csr.dtype != np.float32:
         if csr.dtype.kind not in "biuf":
             raise DataError(f"{name} has dtype {csr.dtype}; it must be numeric")
-        csr = csr.astype(np.float32)
+        with np.errstate(over="ignore"):  # what does not fit is infinite, and reported below
+            csr = csr.astype(np.float32)
     if not csr.has_sorted_indices or not csr.has_canonical_format:
         csr = csr.copy()
         csr.sum_duplicates()

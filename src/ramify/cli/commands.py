@@ -46,6 +46,10 @@ def train(args: argparse.Namespace) -> None:
     check_train_options(model, args)
     if not args.dry_run:
         check_output(args.out)
+    if args.checkpoints is not None:
+        if "checkpoint_dir" not in model.get_params(deep=False):
+            raise ValueError(f"{args.model} trains in one step and writes no checkpoints; leave out --checkpoints")
+        model.set_params(checkpoint_dir=args.checkpoints)
     data = read_data(args.file, args)
     dev = read_data(args.dev, args) if args.dev else None
     if args.dry_run:
@@ -55,10 +59,15 @@ def train(args: argparse.Namespace) -> None:
     held_out = read_data(args.calibrate, args) if args.calibrate not in (None, "auto") else None
     check_space(args.out, data)
     started = time.perf_counter()
-    if args.calibrate == "auto":
-        fit_calibrated(model, data, options)
-    else:
-        fit_model(model, data, options)
+    try:
+        if args.calibrate == "auto":
+            fit_calibrated(model, data, options)
+        else:
+            fit_model(model, data, options)
+    except KeyboardInterrupt:
+        if args.checkpoints is not None:
+            print_message(f"interrupted; the same command resumes from the last checkpoint in {args.checkpoints}")
+        raise
     if held_out is not None:
         model.calibrate(model_inputs(model, held_out), held_out.labels())
     if args.labels:

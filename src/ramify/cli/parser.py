@@ -157,6 +157,11 @@ def _add_train(parent: Any) -> None:
         "data, by training twice",
     )
     sub.add_argument(
+        "--checkpoints",
+        metavar="DIR",
+        help="write checkpoints to this directory; the same command resumes an interrupted training from there",
+    )
+    sub.add_argument(
         "--set",
         action="append",
         default=[],

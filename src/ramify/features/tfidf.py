@@ -165,10 +165,12 @@ class Tfidf(SavedFeatures):
             )
         # Nothing below can fail: an earlier fit stays intact until here.
         with_subwords = self.subwords is not None
-        vocabulary = counts.freeze(None if keep is None else keep.view(np.uint8), with_subwords)
-        self.offsets_, self.bytes_, self.slots_ = vocabulary
+        self.offsets_, self.bytes_ = counts.freeze(None if keep is None else keep.view(np.uint8), with_subwords)
+        self.hash_key_ = native.text.term_hash_key(self.offsets_, self.bytes_)
+        self.slots_ = native.text.term_slots(self.offsets_, self.bytes_, self.hash_key_)
         self.parts_: tuple[AnyArray, AnyArray, AnyArray] | None = None
         if with_subwords:
+            vocabulary = (self.offsets_, self.bytes_, self.slots_, self.hash_key_)
             indptr, parts, costs, df = counts.add_subwords(*vocabulary, _MIN_PART_DF, threads)
             self.parts_ = (indptr, parts, costs)
         self.language_ = language
@@ -235,7 +237,7 @@ class Tfidf(SavedFeatures):
         if self.preprocessor is not None:
             texts = preprocess(texts, self.preprocessor)
         elif self.strip_accents is not None or self.tokenizer is not None:
-            texts = [t.lower() for t in texts] if self.lowercase else texts
+            texts = [str.lower(t) for t in texts] if self.lowercase else texts
             if self.strip_accents is not None:
                 strip = strip_accents_unicode if self.strip_accents == "unicode" else strip_accents_ascii
                 texts = [strip(t) for t in texts]
@@ -287,6 +289,7 @@ class Tfidf(SavedFeatures):
             self.offsets_,
             self.bytes_,
             self.slots_,
+            self.hash_key_,
             self.idf_,
             part_indptr,
             parts,
@@ -344,6 +347,7 @@ class Tfidf(SavedFeatures):
         writer.array(f"{prefix}_offsets", self.offsets_)
         writer.array(f"{prefix}_bytes", self.bytes_)
         writer.array(f"{prefix}_slots", self.slots_)
+        writer.array(f"{prefix}_hash_key", self.hash_key_)
         if self.idf_ is not None:
             writer.array(f"{prefix}_idf", self.idf_)
         for name, array in zip(_PARTS, self.parts_ or (), strict=False):
@@ -372,6 +376,7 @@ class Tfidf(SavedFeatures):
         tfidf.offsets_ = store.array(f"{prefix}_offsets", np.uint64, ndim=1)
         tfidf.bytes_ = store.array(f"{prefix}_bytes", np.uint8, ndim=1)
         tfidf.slots_ = store.array(f"{prefix}_slots", np.uint8, ndim=1)
+        tfidf.hash_key_ = store.array(f"{prefix}_hash_key", np.uint64, shape=(3,))
         tfidf.idf_ = None
         if tfidf.use_idf:
             tfidf.idf_ = store.array(f"{prefix}_idf", np.float64, ndim=1)

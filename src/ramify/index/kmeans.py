@@ -48,7 +48,7 @@ class TreeConfig(Config):
     max_depth: int | None = param(2, "levels of clusters above the labels at most; None: no limit", low=1)
     balanced: bool = param(False, "kmeans: clusters of equal size; those of 'balanced-2means' always are")
     spherical: bool = param(True, "cluster by cosine similarity; False: by Euclidean distance")
-    max_iterations: int = param(10, "k-means iterations per node at most", low=1)
+    max_iterations: int = param(10, "k-means iterations per node at most", low=1, high=2**31 - 1)
     tolerance: float = param(
         0.002, "k-means stops when no more than this fraction of the labels changes its cluster", low=0, high=1
     )

@@ -24,6 +24,10 @@ MIN_EDGE_LOGIT = -5.0
 """Lower bound on initial edge logits, so that training can still strengthen the weakest edges."""
 
 
+MAX_EDGES = 2**31 - 1
+"""Native code numbers edges with 32 bits."""
+
+
 @dataclass(frozen=True, eq=False)
 class LabelGraph:
     """Edges from clusters to labels in CSR layout, sorted by cluster, then by label.
@@ -48,6 +52,8 @@ class LabelGraph:
                 f"the label graph should have {self.indptr[-1]} edges; it has {len(self.labels)} labels and "
                 f"{len(self.scores)} scores"
             )
+        if len(self.labels) > MAX_EDGES:
+            raise DataError(f"the label graph has {len(self.labels):,} edges; at most {MAX_EDGES:,} are supported")
         if len(self.labels) and not (self.labels.min() >= 0 and self.labels.max() < self.n_labels):
             raise DataError(f"the label graph has label ids outside 0 to {self.n_labels - 1}")
         if not np.all(self.scores <= 0):  # also refuses NaN

@@ -101,7 +101,7 @@ class Dataset:
 
     def labels(self) -> list[list[Any]]:
         """Labels of each sample."""
-        names = list(self.label_names)
+        names = self.label_names if self.label_names.is_range() else list(self.label_names)
         return [[names[i] for i in row] for row in np.split(self.Y.indices, self.Y.indptr[1:-1])] if len(self) else []
 
     def encoded_relevance(self) -> Csr | None:

@@ -11,8 +11,12 @@ from scipy import sparse
 from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.frames import as_array, column, column_names, is_frame, is_missing, numeric_matrix, to_list, to_python
-from ramify.base.sparse import as_csr
+from ramify.base.sparse import MAX_COLUMNS, as_csr
 from ramify.base.types import Csr, LongArray
+
+MAX_FEATURE = 1e15
+"""Largest magnitude of a feature. The squares of larger ones, or their sums, overflow in single precision: one of them
+would ruin the classifiers of all samples."""
 
 Kind = Literal["text", "fields", "sparse", "dense"]
 
@@ -49,7 +53,8 @@ def check_inputs(X: Any) -> Inputs:
         type(X) is Csr
         and X.data.dtype == np.float32
         and X.indices.dtype == X.indptr.dtype
-        and native.matrix.is_canonical(X)
+        and X.shape[1] <= MAX_COLUMNS
+        and native.matrix.is_canonical(X, MAX_FEATURE)
     ):
         X.has_canonical_format = X.has_sorted_indices = True  # saves scipy a check
         return Inputs("sparse", X, X.shape[1])  # the common case: ten times faster than as_csr
@@ -57,6 +62,9 @@ def check_inputs(X: Any) -> Inputs:
         return _documents(X)
     if sparse.issparse(X):
         csr = as_csr(X)
+        if csr.nnz and max(csr.data.max(), -csr.data.min()) > MAX_FEATURE:
+            entry = int(np.flatnonzero(np.abs(csr.data) > MAX_FEATURE)[0])
+            raise _too_large(int(np.searchsorted(csr.indptr, entry, side="right")) - 1, csr.data[entry])
         return Inputs("sparse", csr, csr.shape[1])
     if is_frame(X):
         return _frame(X)
@@ -134,9 +142,13 @@ def _example_of_rows(X: dict[Any, Any]) -> str:
     return f"[{{{shown}}}, …]"
 
 
-def take_rows(inputs: Inputs, rows: LongArray) -> Any:
-    """Select rows of the input, as `fit` takes them."""
-    return [inputs.data[row] for row in rows] if isinstance(inputs.data, list) else inputs.data[rows]
+def take_rows(inputs: Inputs, rows: LongArray) -> Inputs:
+    """Select rows."""
+    if len(rows) == len(inputs) and np.array_equal(rows, np.arange(len(inputs))):
+        return inputs
+    data = inputs.data
+    taken = [data[row] for row in rows] if isinstance(data, list) else data[rows]
+    return Inputs(inputs.kind, taken, inputs.n_features)
 
 
 def _dense(X: Any) -> Inputs:
@@ -147,11 +159,22 @@ def _dense(X: Any) -> Inputs:
         raise DataError(f"X has 0 feature(s) (shape=({len(X)}, 0)) while a minimum of 1 is required.")
     if X.dtype.kind == "c":
         raise DataError("Complex data not supported: X contains complex numbers")
-    dense = np.ascontiguousarray(X, np.float32)
+    with np.errstate(over="ignore"):  # what does not fit is infinite, and reported below
+        dense = np.ascontiguousarray(X, np.float32)
     if not np.isfinite(dense).all():
         row = int(np.flatnonzero(~np.isfinite(dense).all(axis=1))[0])
         raise DataError(f"X contains NaN or infinity (first in row {row}); remove or replace it")
+    if dense.size and max(dense.max(), -dense.min()) > MAX_FEATURE:
+        row, column = np.argwhere(np.abs(dense) > MAX_FEATURE)[0]
+        raise _too_large(int(row), dense[row, column])
     return Inputs("dense", dense, dense.shape[1])
+
+
+def _too_large(row: int, value: np.float32) -> DataError:
+    return DataError(
+        f"X contains {value:.3g} (first in row {row}), and magnitudes above {MAX_FEATURE:g} overflow when they are "
+        "squared; scale the features, or replace fill values"
+    )
 
 
 def _fields(i: int, document: Any) -> dict[str, str]:

@@ -30,7 +30,7 @@ class LabelVocabulary(Sequence[Label]):
         self._packed: tuple[AnyArray, AnyArray, bool] | None = None
         self._decoded: dict[int, Label] = {}
         self._ids: dict[Label, int] | None = None
-        if len(self.ids) != len(self._labels):
+        if not isinstance(labels, range) and len(self.ids) != len(self._labels):  # ids of a range take no memory
             raise DataError("a label occurs twice in the vocabulary")
 
     @classmethod

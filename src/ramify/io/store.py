@@ -8,29 +8,27 @@ renamed atomically.
 from __future__ import annotations
 
 import copy
-import ctypes
 import hashlib
 import json
 import os
 import re
-import shutil
 import stat
-import sys
-import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray
+from ramify.io.directories import StagingDirectory, remove_directory
 
 FORMAT = "ramify-model"
-FORMAT_VERSION = 3
-OLDEST_FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+OLDEST_FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 _MAX_MANIFEST = 64 << 20
@@ -59,8 +57,9 @@ class StoreWriter:
             )
 
     def __enter__(self) -> StoreWriter:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._temporary = Path(tempfile.mkdtemp(prefix=f".{self._path.name}.", suffix=".saving", dir=self._path.parent))
+        with self._explained():
+            self._staging = StagingDirectory(self._path)
+        self._temporary = self._staging.path
         return self
 
     def part(self, prefix: str) -> Self:
@@ -77,15 +76,16 @@ class StoreWriter:
         array = np.ascontiguousarray(array)
         if array.dtype.hasobject or array.dtype.byteorder == ">":
             raise ValueError(f"arrays of dtype {array.dtype} cannot be stored")
-        with (self._temporary / file).open("wb") as out:
+        with self._explained(), (self._temporary / file).open("w+b") as out:
             np.lib.format.write_array(out, array, version=(1, 0), allow_pickle=False)
+            out.flush()
             os.fsync(out.fileno())
-        self._files[file] = {
-            "size": (self._temporary / file).stat().st_size,
-            "sha256": _hash(self._temporary / file),
-            "dtype": array.dtype.str,
-            "shape": list(array.shape),
-        }
+            self._files[file] = {
+                "size": out.tell(),
+                "sha256": _hash(out),
+                "dtype": array.dtype.str,
+                "shape": list(array.shape),
+            }
 
     def manifest(self, kind: str, params: dict[str, Any], state: dict[str, Any]) -> None:
         """Set the content of the manifest; it is written at the end of the `with` block."""
@@ -109,17 +109,45 @@ class StoreWriter:
                 return
             if self._manifest is None:
                 raise ValueError("a model directory needs a manifest")
-            with (self._temporary / MANIFEST).open("w", encoding="utf-8") as out:
-                json.dump(self._manifest, out, indent=1, ensure_ascii=False, allow_nan=False)
-                out.write("\n")
-                out.flush()
-                os.fsync(out.fileno())
-            self._temporary.chmod(0o777 & ~_umask())
-            _sync_directory(self._temporary)
-            _replace_directory(self._temporary, self._path)
-            _sync_directory(self._path.parent)
+            with self._explained():
+                with (self._temporary / MANIFEST).open("w", encoding="utf-8") as out:
+                    json.dump(self._manifest, out, indent=1, ensure_ascii=False, allow_nan=False)
+                    out.write("\n")
+                    out.flush()
+                    os.fsync(out.fileno())
+                self._staging.publish()
         finally:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._staging.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in errors of the system, such as a full disk, what could not be written and that nothing was lost."""
+        try:
+            yield
+        except OSError as error:
+            message = f"{error.strerror or error}; {self._path} could not be saved, and is as it was before"
+            raise OSError(error.errno, message) from error
+
+
+class _Directory:
+    """An open directory. Its files are opened relative to it, so that they are all of one model, and never links."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = -1
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a regular file for reading; raises `OSError` for anything else."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not block
+        descriptor = os.open(name, flags, dir_fd=self._descriptor)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError("not a regular file")
+        return os.fdopen(descriptor, "rb")
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 class Store:
@@ -154,12 +182,17 @@ class Store:
         if not self.path.is_dir():
             raise ModelFormatError(f"{self.path} is not a model directory: no such directory")
         file = self.path / MANIFEST
-        if file.is_symlink() or not file.is_file():
-            raise ModelFormatError(f"{self.path} is not a model directory: it has no {MANIFEST}")
-        if file.stat().st_size > _MAX_MANIFEST:
+        try:
+            self._directory = _Directory(self.path)
+            with self._directory.open(MANIFEST) as opened:
+                size = os.fstat(opened.fileno()).st_size
+                content = opened.read(min(size, _MAX_MANIFEST) + 1)
+        except OSError as error:
+            raise ModelFormatError(f"{self.path} is not a model directory: it has no {MANIFEST} ({error})") from error
+        if len(content) > _MAX_MANIFEST:
             raise ModelFormatError(f"{file} is too large to be a manifest")
         try:
-            manifest = json.loads(file.read_bytes().decode("utf-8"))
+            manifest = json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise ModelFormatError(f"{file} is damaged: {error}") from error
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -184,22 +217,34 @@ class Store:
             raise ModelFormatError(f"the manifest lists {name!r}, which is not a plain file name")
         if not isinstance(entry, dict):
             raise ModelFormatError(f"the manifest has no valid entry for {name}")
+        with self._open(name):
+            pass
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[BinaryIO]:
+        """Open a file of the manifest that has the size which the manifest says."""
         try:
-            found = (self.path / name).lstat()
-        except OSError as error:
+            file = self._directory.open(name)
+        except FileNotFoundError as error:
             raise ModelFormatError(f"{self.path / name} is missing") from error
-        if not stat.S_ISREG(found.st_mode):
-            raise ModelFormatError(f"{self.path / name} is not a regular file (links are not followed)")
-        if found.st_size != entry.get("size"):
-            raise ModelFormatError(
-                f"{self.path / name} has {found.st_size} bytes, but the manifest says {entry.get('size')}"
-            )
+        except OSError as error:
+            raise ModelFormatError(f"{self.path / name} is not a regular file (links are not followed)") from error
+        with file:
+            size, expected = os.fstat(file.fileno()).st_size, self.files[name].get("size")
+            if size != expected:
+                raise ModelFormatError(f"{self.path / name} has {size} bytes, but the manifest says {expected}")
+            yield file
 
     def verify(self, names: Iterable[str]) -> None:
         """Compare files with their hashes in the manifest."""
         for name in names:
-            if _hash(self.path / name) != self.files[name].get("sha256"):
-                raise ModelFormatError(f"{self.path / name} is damaged: its content does not match its hash")
+            with self._open(name) as file:
+                if _hash(file) != self.files[name].get("sha256"):
+                    raise ModelFormatError(f"{self.path / name} is damaged: its content does not match its hash")
+
+    def file_of(self, name: str) -> str:
+        """Return the name of the file of an array."""
+        return f"{self._prefix}{name}.npy"
 
     def array(
         self,
@@ -211,11 +256,12 @@ class Store:
         bounds: tuple[int, int] | None = None,
     ) -> AnyArray:
         """Memory-map an array after checking dtype, shape and, with `bounds` (low, high), that low <= values < high."""
-        file = f"{self._prefix}{name}.npy"
+        file = self.file_of(name)
         entry = self.files.get(file)
         if entry is None:
             raise ModelFormatError(f"{self.path} has no array {name!r}")
-        array = _map_npy(self.path / file, entry)
+        with self._open(file) as opened:
+            array = _map_npy(opened, self.path / file, entry)
         if array.dtype != np.dtype(dtype):
             raise ModelFormatError(f"{self.path / file} has dtype {array.dtype}, expected {np.dtype(dtype)}")
         if (ndim is not None and array.ndim != ndim) or (shape is not None and array.shape != shape):
@@ -238,31 +284,40 @@ def _is_model(path: Path) -> bool:
     return ours and {entry.name for entry in path.iterdir()} <= listed
 
 
-def _map_npy(path: Path, entry: dict[str, Any]) -> AnyArray:
+def remove_model(path: Path) -> None:
+    """Remove the files of a model directory, and the directory itself if nothing else is in it.
+
+    A process that is killed meanwhile leaves the whole model, or none.
+    """
+    if _is_model(path):
+        remove_directory(path)
+        return
+    for name in (MANIFEST, *Store(path).files):
+        (path / name).unlink(missing_ok=True)
+
+
+def _map_npy(file: BinaryIO, path: Path, entry: dict[str, Any]) -> AnyArray:
     """Memory-map a .npy file whose header agrees with the manifest."""
     try:
-        with path.open("rb") as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError("unsupported version of the .npy format")
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=10_000)
-            offset, size = file.tell(), os.fstat(file.fileno()).st_size
-            if fortran or dtype.hasobject or any(n < 0 for n in shape):
-                raise ValueError("not a plain array")
-            count = 1
-            for n in shape:
-                count *= n
-            if offset + count * dtype.itemsize != size:
-                raise ValueError(f"its header says {count} × {dtype}, but it has {size - offset} bytes of data")
-            if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):
-                raise ValueError("its header does not match the manifest")
-            if count == 0:
-                return np.empty(shape, dtype)
-            array = np.memmap(file, dtype, "r", offset, shape).view(np.ndarray)
-            if not array.flags.aligned:
-                raise ValueError("its data are not aligned")
-            return array
-    except ModelFormatError:
-        raise
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError("unsupported version of the .npy format")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=10_000)
+        offset, size = file.tell(), os.fstat(file.fileno()).st_size
+        if fortran or dtype.hasobject or dtype.itemsize == 0 or any(n < 0 for n in shape):
+            raise ValueError("not a plain array")
+        count = 1
+        for n in shape:
+            count *= n
+        if offset + count * dtype.itemsize != size:
+            raise ValueError(f"its header says {count} × {dtype}, but it has {size - offset} bytes of data")
+        if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):
+            raise ValueError("its header does not match the manifest")
+        if count == 0:
+            return np.empty(shape, dtype)
+        array = np.memmap(file, dtype, "r", offset, shape).view(np.ndarray)
+        if not array.flags.aligned:
+            raise ValueError("its data are not aligned")
+        return array
     except Exception as error:  # NumPy parses the header as Python syntax: damage can raise nearly anything
         raise ModelFormatError(f"{path} is damaged: {error}") from error
 
@@ -274,50 +329,10 @@ def _typed(manifest: dict[str, Any], key: str, kind: type) -> Any:
     return value
 
 
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:  # some file systems cannot sync directories
-        pass
-    finally:
-        os.close(descriptor)
-
-
-def _replace_directory(new: Path, target: Path) -> None:
-    """Rename `new` to `target`; an existing directory is exchanged atomically and left at `new`."""
-    if not target.exists():
-        new.rename(target)
-    elif not _exchange(new, target):
-        # Without the system call there is a moment without a model at `target`; the old one is restored on failure.
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
-        target.rename(old / target.name)
-        try:
-            new.rename(target)
-        except OSError:
-            (old / target.name).rename(target)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    """Exchange two directories atomically; False if the system does not support it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    source, target = os.fsencode(a), os.fsencode(b)
-    if sys.platform == "darwin" and hasattr(libc, "renamex_np"):
-        return bool(libc.renamex_np(source, target, 2) == 0)
-    if hasattr(libc, "renameat2"):
-        at_current_directory, swap = -100, 2
-        return bool(libc.renameat2(at_current_directory, source, at_current_directory, target, swap) == 0)
-    return False
+def _hash(file: Any) -> str:
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()

@@ -120,6 +120,8 @@ def _feed(parser: native.text.XmcText, file: BinaryIO, stop_at_bad: bool) -> Non
             buffer = np.concatenate([buffer, np.empty(len(buffer), np.uint8)])
         read: int = file.readinto(buffer[filled:].data)  # type: ignore[attr-defined]
         filled += read
+        if read and b"\n" not in buffer[filled - read : filled].data.tobytes():
+            continue  # a long line: the parser would search all of it again
         used = parser.feed(buffer[:filled], read == 0, stop_at_bad)
         if read == 0:
             return

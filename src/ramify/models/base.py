@@ -166,13 +166,14 @@ class Model(Estimator, Config):
         rule : such as ``MaximizeF1()`` or "top-k=3"; None: the one fitted by `calibrate`. A model without one assigns
             labels whose raw score reaches `threshold`, and warns.
         """
-        chosen = self.predict_sets(X, rule=rule).to_csr()
+        chosen = choose_labels(self, self._check_predict_inputs(X), rule)
         return csr_from_parts(np.ones(chosen.nnz, np.int8), chosen.indices, chosen.indptr, chosen.shape)
 
     def predict_sets(self, X: Any, *, rule: DecisionRule | str | None = None) -> Ranking:
         """Return the labels that the decision rule chooses, best first; with their probabilities, if calibrated."""
         inputs = self._check_predict_inputs(X)
-        return self._ranking(*choose_labels(self, inputs, rule), is_calibrated=self.is_calibrated)
+        ranking = Ranking.from_sets(choose_labels(self, inputs, rule))
+        return self._ranking(ranking.ids, ranking.scores, is_calibrated=self.is_calibrated)
 
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
         return Ranking(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
@@ -286,7 +287,7 @@ class Model(Estimator, Config):
         kind, width, n_samples = state.get("input_kind"), state.get("n_features_in"), state.get("n_samples")
         if (
             kind not in ("text", "fields", "sparse", "dense")
-            or not (width is None or _is_count(width))
+            or not (width is None if kind in ("text", "fields") else _is_count(width))
             or not _is_count(n_samples)
         ):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the model's input")
@@ -402,4 +403,4 @@ def check_state(store: Store, state: Any) -> dict[str, Any]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

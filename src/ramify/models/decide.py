@@ -9,13 +9,13 @@ import numpy as np
 
 from ramify.base.errors import NotCalibratedError
 from ramify.base.ranking import strictly_descending
-from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.io.inputs import Inputs, take_rows
 from ramify.native.matrix import ranking_hits
 from ramify.rank.decision_rule import DecisionRule, HeldOut
 from ramify.rank.decisions import Threshold, parse_rule
-from ramify.rank.filters import select
 from ramify.rank.probabilities import Calibration, fit_calibration
+from ramify.rank.widening import kept_labels
 
 if TYPE_CHECKING:
     from ramify.models.base import Model
@@ -48,26 +48,25 @@ def cross_fit_decisions(
     order = np.random.default_rng(model.seed).permutation(len(inputs))
     n_held = max(1, min(max_rows, round(fraction * len(inputs))))
     held, rest = np.sort(order[:n_held]), np.sort(order[n_held:])
-    copy = model.clone().fit(take_rows(inputs, rest), Y[rest])
-    copy.calibrate(take_rows(inputs, held), Y[held], rule=rule)
+    copy = model.clone().fit(take_rows(inputs, rest).data, Y[rest])
+    copy.calibrate(take_rows(inputs, held).data, Y[held], rule=rule)
     return copy.calibration_, copy.rule_
 
 
-def choose_labels(model: Model, inputs: Inputs, rule: DecisionRule | str | None) -> tuple[IntArray, FloatArray]:
-    """Ids and probabilities (n, most labels of a row) that a rule chooses; scores, if not calibrated.
+def choose_labels(model: Model, inputs: Inputs, rule: DecisionRule | str | None) -> Csr:
+    """Probabilities (n × L) of the labels that a rule chooses; scores, if not calibrated.
 
     Without a rule it is that of the model.
     """
-    rule = _rule_of(model) if rule is None else parse_rule(rule)
-    calibration = check_calibrated(model) if rule.needs_probabilities else model.calibration_
-    k = min(rule.width, model.n_labels)
-    while True:
-        ids, scores = model._ranked(inputs, k)
+    decision = _rule_of(model) if rule is None else parse_rule(rule)
+    calibration = check_calibrated(model) if decision.needs_probabilities else model.calibration_
+
+    def search(rows: LongArray, k: int) -> tuple[IntArray, FloatArray, BoolArray]:
+        ids, scores = model._ranked(take_rows(inputs, rows), k)
         values = scores if calibration is None else strictly_descending(ids, calibration(scores))
-        chosen = rule.choose(ids, values if rule.needs_probabilities else scores)
-        if k == model.n_labels or rule.is_settled(k) or not chosen[:, -1].any():
-            return select(ids, values, chosen, max(1, int(chosen.sum(axis=1).max(initial=0))))
-        k = min(4 * k, model.n_labels)
+        return ids, values, decision.choose(ids, values if decision.needs_probabilities else scores)
+
+    return kept_labels(search, len(inputs), model.n_labels, decision.width, decision.is_settled)
 
 
 def check_calibrated(model: Model) -> Calibration:

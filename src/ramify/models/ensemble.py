@@ -125,10 +125,10 @@ class Ensemble(Model):
             if self.weights == "validation" or len(held) >= MIN_CALIBRATION_ROWS:
                 rows, validation = train, held
         options: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
-        self.models_ = [model.clone().fit(take_rows(inputs, rows), Y[rows], **options) for model in self.models]
+        self.models_ = [model.clone().fit(take_rows(inputs, rows).data, Y[rows], **options) for model in self.models]
         self.weights_ = self._given_weights()
         if len(validation):
-            self._fit_combination(take_rows(inputs, validation), Y[validation])
+            self._fit_combination(take_rows(inputs, validation).data, Y[validation])
         for model in self.models_:
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
 

@@ -8,6 +8,7 @@ from typing import Any
 from scipy import sparse
 
 from ramify.base.config import param
+from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
 from ramify.features.concat import Concat
@@ -49,4 +50,8 @@ class FeatureModel(Model):
         if self.input_kind_ not in ("text", "fields"):
             return self.n_features_in_
         self.features_ = type(self.features).load_from(store, state.get("features"), "features_")
+        try:
+            self.features_.transform([""] if self.input_kind_ == "text" else [{}])
+        except DataError as error:
+            raise ModelFormatError(f"{store.path}: the features do not fit the input of the model: {error}") from error
         return int(self.features_.n_features)

@@ -28,7 +28,7 @@ def filtered_ranking(model: Model, inputs: Inputs, k: int, allow: Any, deny: Any
     for row, label_filter in enumerate(filters):
         groups.setdefault(label_filter.ids.tobytes(), []).append(row)
     for rows in groups.values():
-        part = Inputs(inputs.kind, take_rows(inputs, np.array(rows)), inputs.n_features)
+        part = take_rows(inputs, np.array(rows))
         ids[rows], scores[rows] = model._predict_allowed(part, k, filters[rows[0]])
     return ids, strictly_descending(ids, scores)
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
@@ -43,6 +43,7 @@ from ramify.labels import representations
 from ramify.models.base import TrainingData
 from ramify.models.estimator import check_sample_weight
 from ramify.models.label_features import check_label_features
+from ramify.models.level_checkpoints import LevelCheckpoints
 from ramify.models.linear import Beam, LinearModel, TreeModel
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
@@ -172,6 +173,10 @@ class XRLinear(TrainedTreeModel, LinearModel):
         1, "trees whose scores are averaged, each with a seed of its own; time and size grow in proportion", low=1
     )
 
+    checkpoint_dir: str | None = param(
+        None, "directory for checkpoints after each level; an interrupted training resumes from there, to the same bits"
+    )
+
     def check_params(self) -> None:
         """Check also that the score transforms exist."""
         super().check_params()
@@ -217,6 +222,10 @@ class XRLinear(TrainedTreeModel, LinearModel):
     def fit_trees(self, X: Mixed, Y: Csr, labels: LabelVocabulary, options: TreeOptions) -> list[LinearTree]:
         """Train all trees on features X (n × d) with labels Y (n × L); the model itself does not change."""
         own_tree = _as_tree(options.tree, labels, Y.shape[1])
+        irrelevant = ("threads", "verbose", "checkpoint_dir", "threshold", "features")
+        settings = {name: value for name, value in self.to_dict().items() if name not in irrelevant}
+        data = [X, Y, replace(options, tree=None)]
+        checkpoints = LevelCheckpoints(self.checkpoint_dir, settings, data)
         trees: list[LinearTree] = []
         for index in range(self.n_trees):
             tree = own_tree
@@ -226,10 +235,13 @@ class XRLinear(TrainedTreeModel, LinearModel):
                 Z = self._represent_labels(X, Y, options.label_features, index)
                 tree = build_tree(Z, self.tree, seed=self.seed + index, threads=self.threads)
                 del Z
-            trees.append(self._fit_tree(X, Y, tree, options, index))
+            trees.append(self._fit_tree(X, Y, tree, options, index, checkpoints))
+        checkpoints.clear()
         return trees
 
-    def _fit_tree(self, X: Mixed, Y: Csr, tree: LabelTree, options: TreeOptions, index: int) -> LinearTree:
+    def _fit_tree(
+        self, X: Mixed, Y: Csr, tree: LabelTree, options: TreeOptions, index: int, checkpoints: LevelCheckpoints
+    ) -> LinearTree:
         """Train the classifiers of one tree, from the root down."""
         nodes = tree.project(Y)  # Y^t of each level
         relevance = None
@@ -244,6 +256,11 @@ class XRLinear(TrainedTreeModel, LinearModel):
         weights = _progress_weights(tree, nodes)
         with progress(title, sum(tree.widths), self.verbose, "nodes") as advance:
             for t, children in enumerate(tree.levels):
+                if finished := checkpoints.load(index, tree, levels, n_sparse):
+                    levels.append(finished[0])
+                    mining_levels += [] if finished[1] is None else [finished[1]]
+                    advance(tree.widths[t])
+                    continue
                 M = pool = None
                 if t > 0:
                     matcher = LinearTree(tree, mining_levels, transforms[:t], n_sparse)
@@ -268,6 +285,7 @@ class XRLinear(TrainedTreeModel, LinearModel):
                     mining_levels.append(pack(W))
                     W = drop_small_weights(W, n_sparse, self.linear.thresholds(np.zeros(W.shape[0])))
                 levels.append(pack(W))
+                checkpoints.save(index, tree, t, (levels[-1], None if are_labels else mining_levels[-1]))
         return LinearTree(tree, levels, transforms, n_sparse)
 
     def _mine_negatives(

@@ -46,9 +46,9 @@ def isa() -> str:
     return _core.isa()
 
 
-def is_canonical(matrix: Csr) -> bool:
-    """Whether a float32 CSR matrix is intact, sorted, without duplicate columns, and finite; in one pass."""
-    return _core.is_canonical(matrix, *matrix.shape)
+def is_canonical(matrix: Csr, limit: float) -> bool:
+    """Whether a float32 CSR matrix is intact, sorted, without duplicate columns, and within ±limit; in one pass."""
+    return _core.is_canonical(matrix, matrix.shape[0], matrix.shape[1], limit)
 
 
 def csr_topk(matrix: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from ramify import _core
-from ramify._core import Analyzer, CorpusCounts, Tfidf, XmcText
+from ramify._core import Analyzer, CorpusCounts, Tfidf, XmcText, term_slots
 from ramify.base.types import AnyArray
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "detect_languages",
     "make_analyzer",
     "stem_words",
+    "term_hash_key",
+    "term_slots",
 ]
 
 
@@ -78,3 +81,14 @@ def stem_words(language: str, words: Sequence[str]) -> list[str]:
     if language not in STEMMERS:
         raise ValueError(f"there is no stemmer for {language!r}; languages: {', '.join(STEMMERS)}")
     return _core.stem_words(language, list(words))
+
+
+def term_hash_key(offsets: AnyArray, term_bytes: AnyArray) -> AnyArray:
+    """Key (3,) uint64 of the hash of a finished vocabulary: a digest of its terms.
+
+    The same terms have the same key, so a model has the same bits each time; but nobody can choose terms that collide,
+    because each choice has another key.
+    """
+    digest = hashlib.blake2b(offsets.data, digest_size=24)
+    digest.update(term_bytes.data)
+    return np.frombuffer(digest.digest(), "<u8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ramify.base.errors import ModelFormatError
-from ramify.io.store import Store, StoreWriter
+from ramify.io.store import Store, StoreWriter, remove_model
 from ramify.nn.optim import Arrays
 
 KIND = "checkpoint"
@@ -63,10 +62,10 @@ def _are_names(names: Any) -> bool:
 
 
 def remove_checkpoint(path: str | os.PathLike[str]) -> None:
-    """Remove a checkpoint, and nothing that is not one."""
+    """Remove a checkpoint, and nothing that is not one or does not belong to it."""
     with contextlib.suppress(ModelFormatError):
         if Store(path).kind == KIND:
-            shutil.rmtree(path)
+            remove_model(Path(path))
 
 
 class CheckpointDirectory:

@@ -12,7 +12,7 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
-from ramify.nn.optim import Arrays, add_prefix, select_prefix
+from ramify.nn.optim import Arrays, add_prefix, restored, select_prefix
 
 N_FREQUENT = 50
 """Most frequent labels that are candidates of every sample: the embedding of a label with very many samples is close to
@@ -91,10 +91,17 @@ class LabelIndex:
         return {**add_prefix("index", index), **arrays}, info
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, AnyArray], info: Any) -> LabelIndex:
-        """Restore what `to_arrays` returned."""
-        index = AnnIndex.from_arrays(select_prefix("index", arrays), info)
-        return cls(index, arrays["frequent"], arrays["frequent_embeddings"])
+    def from_arrays(cls, arrays: Mapping[str, AnyArray], info: Any, dim: int, n_labels: int) -> LabelIndex:
+        """Restore what `to_arrays` returned, for labels with embeddings (n_labels, dim)."""
+        parts, frequent = select_prefix("index", arrays), arrays.get("frequent", np.empty(0))
+        n = len(parts.get("ids", ())), len(frequent)
+        ids = restored(parts, "ids", np.int32, (n[0],), (0, n_labels))
+        frequent = restored(arrays, "frequent", np.int32, (n[1],), (0, n_labels))
+        embeddings = restored(arrays, "frequent_embeddings", np.float32, (n[1], dim))
+        index = AnnIndex.from_arrays({**parts, "ids": ids}, info)
+        if index.dim != dim:
+            raise ModelFormatError(f"the index has vectors of dimension {index.dim}; the encoder {dim}")
+        return cls(index, frequent, embeddings)
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write everything into a model directory."""

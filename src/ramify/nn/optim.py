@@ -6,12 +6,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from ramify import native
+from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, LongArray
 
 Arrays = dict[str, AnyArray]
 """Arrays by name: parameters or optimizer state."""
+
+
+MAX_MAGNITUDE = 1e15
+"""Largest magnitude of a number in a checkpoint; those of a training are far below, and larger ones overflow."""
+
+
+def restored(
+    arrays: Mapping[str, AnyArray],
+    name: str,
+    dtype: npt.DTypeLike,
+    shape: tuple[int, ...],
+    bounds: tuple[int, int] | None = None,
+) -> AnyArray:
+    """Copy an array of a checkpoint, after checking dtype, shape and, with `bounds`, that low <= values < high.
+
+    Kernels trust the state that they train on, and NumPy would broadcast an array of another shape.
+    """
+    array = arrays.get(name)
+    if array is None or array.dtype != np.dtype(dtype) or array.shape != shape:
+        found = "missing" if array is None else f"{array.dtype} {array.shape}"
+        raise ModelFormatError(f"the checkpoint's array {name!r} is {found}; expected {np.dtype(dtype)} {shape}")
+    if array.dtype.kind == "f" and array.size and not max(array.max(), -array.min()) <= MAX_MAGNITUDE:  # or NaN
+        raise ModelFormatError(f"the checkpoint's array {name!r} has NaN, or magnitudes above {MAX_MAGNITUDE:g}")
+    if bounds is not None and array.size and not (bounds[0] <= array.min() and array.max() < bounds[1]):
+        raise ModelFormatError(f"the checkpoint's array {name!r} has values outside {bounds[0]} to {bounds[1] - 1}")
+    return np.array(array)
 
 
 @dataclass(frozen=True)
@@ -59,10 +87,15 @@ class RowTable:
 
     def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
         """Restore what `optimizer_state` returned."""
-        if state:
-            self._slots = np.array(state["slots"])
-            self._moments = np.array(state["first"]), np.array(state["second"])
-            self._n_slots = len(self._moments[0])
+        if not state:
+            return
+        n, dim = self.weights.shape
+        n_slots = len(state["first"]) if "first" in state else 0
+        slots = restored(state, "slots", np.int64, (n,), (-1, n_slots))
+        if len(np.unique(slots[slots >= 0])) != n_slots or np.count_nonzero(slots >= 0) != n_slots:
+            raise ModelFormatError("the checkpoint's slots are not one for each row in use")
+        first, second = (restored(state, name, np.float32, (n_slots, dim + 1)) for name in ("first", "second"))
+        self._slots, self._moments, self._n_slots = slots, (first, second), n_slots
 
     def reset_optimizer(self) -> None:
         """Drop the optimizer state."""
@@ -127,7 +160,8 @@ class DenseParameter:
     def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
         """Restore what `optimizer_state` returned."""
         if state:
-            self._moments = np.array(state["first"]), np.array(state["second"])
+            first, second = (restored(state, name, np.float32, self.values.shape) for name in ("first", "second"))
+            self._moments = first, second
 
     def reset_optimizer(self) -> None:
         """Drop the optimizer state."""
@@ -159,7 +193,7 @@ class Trainable:
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Copy the values of all arrays."""
         for name, array in self.arrays().items():
-            array[...] = arrays[name]
+            array[...] = restored(arrays, name, array.dtype, array.shape)
 
     def optimizer_state(self) -> Arrays:
         """Return the optimizer state of all parameters."""

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.progress import progress
 from ramify.base.threads import blas_threads
 from ramify.base.types import LongArray
 from ramify.nn.checkpoint import load_checkpoint, save_checkpoint
 from ramify.nn.config import TrainingConfig
 from ramify.nn.learner import Learner
-from ramify.nn.optim import Arrays
+from ramify.nn.optim import Arrays, restored
 from ramify.nn.validation import ValidationScore
 
 MIN_STEPS = 200
@@ -79,20 +80,31 @@ class _TrainingState:
         if checkpoint is None:
             return None
         groups, values = checkpoint
-        learner.set_arrays(groups["arrays"])
-        learner.set_state(groups["state"], values["learner"])
-        random = np.random.default_rng()
-        random.bit_generator.state = values["random"]
-        return cls(
-            random,
-            values["epoch"],
-            values["step"],
-            values["n_not_better"],
-            values["done"],
-            -np.inf if values["best_score"] is None else values["best_score"],
-            groups["best"] or None,
-            [(loss, score) for loss, score in values["history"]],
-        )
+        try:
+            learner.set_arrays(groups["arrays"])
+            learner.set_state(groups["state"], values["learner"])
+            best = {
+                name: restored(groups["best"], name, array.dtype, array.shape)
+                for name, array in (learner.arrays() if groups["best"] else {}).items()
+            }
+            random = np.random.default_rng()
+            random.bit_generator.state = values["random"]
+            epoch, step, n_not_better = (values[name] for name in ("epoch", "step", "n_not_better"))
+            if not all(type(count) is int and 0 <= count < 2**62 for count in (epoch, step, n_not_better)):
+                raise ModelFormatError("its epochs and steps are not counts")
+            return cls(
+                random,
+                epoch,
+                step,
+                n_not_better,
+                bool(values["done"]),
+                -np.inf if values["best_score"] is None else float(values["best_score"]),
+                best or None,
+                [(float(loss), None if score is None else float(score)) for loss, score in values["history"]],
+            )
+        # The manifest and the state of NumPy's generator hold values of many kinds: damage raises many kinds of error.
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
+            raise ModelFormatError(f"the checkpoint {path} is damaged: {error}; remove it") from error
 
 
 def train(
@@ -152,7 +164,13 @@ def train(
             state.epoch += 1
             if state.epoch % validate_every and state.epoch < epochs:
                 continue
-            loss, score = float(np.mean(losses)), learner.validate(state.epoch)
+            loss = float(np.mean(losses))
+            if not np.isfinite(loss):
+                raise DataError(
+                    f"the training diverged: the loss is {loss} after {state.step} steps; lower the learning rate, set "
+                    "gradient_clip, or scale the features"
+                )
+            score = learner.validate(state.epoch)
             state.record(learner, loss, score)
             shown = "" if score is None else f", validation P@1 {score.precision:.1f}"
             advance(0, f"loss {loss:.4f}{shown}")

@@ -72,7 +72,7 @@ class LinearConfig(Config):
     tolerance: float = param(
         0.2, "training stops at this violation of the optimality conditions; raising it is faster, less exact", above=0
     )
-    max_epochs: int = param(100, "epochs over the training set of a label at most", low=1)
+    max_epochs: int = param(100, "epochs over the training set of a label at most", low=1, high=2**31 - 1)
 
     def positive_costs(self, n_samples: AnyArray) -> FloatArray:
         """Cost (L,) of a positive of each label, given the number of samples (L,) of the labels."""

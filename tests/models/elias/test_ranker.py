@@ -219,5 +219,5 @@ def test_damaged_blocks_are_refused_by_the_search(saved):
     """They are not read when the model is opened."""
     damage(saved[2], "blocks", lambda array: np.full_like(array, 255))
     run, _, path = saved
-    with pytest.raises(RuntimeError, match="damaged"):
+    with pytest.raises(ramify.ModelFormatError, match="damaged"):
         load(path).rank(*candidates(run, np.arange(9)), 5, 1)

@@ -10,6 +10,7 @@ import pytest
 import ramify
 from ramify import Elias, ModelFormatError, TrainingConfig, TransformerEncoder, XRTransformer
 from ramify.nn.encoders import Transformer
+from ramify.nn.encoders.backends.onnx import check_graph
 
 pytest.importorskip("onnxruntime")
 
@@ -74,6 +75,42 @@ def test_a_saved_model_keeps_its_graph(tiny, data, tmp_path, frozen):
     (tmp_path / "model" / "manifest.json").write_text(text)
     with pytest.raises(ModelFormatError):
         ramify.load(tmp_path / "model")
+
+
+def test_graphs_of_others_are_refused(tiny):
+    import onnx
+    from onnx import TensorProto, helper
+
+    encoder = Transformer.open(TransformerEncoder(tiny, max_length=8))
+    encoder.to_onnx()
+    check_graph(encoder.onnx.graph)
+
+    def changed(change):
+        model = onnx.load_from_string(encoder.onnx.graph)
+        change(model)
+        return model.SerializeToString()
+
+    def external(model):
+        tensor = model.graph.initializer[0]
+        tensor.data_location = TensorProto.EXTERNAL
+        tensor.external_data.add(key="location", value="/etc/passwd")
+
+    def branch(model):
+        body = helper.make_graph([], "body", [], [])
+        model.graph.node.append(helper.make_node("Reshape", ["a"], ["b"], body=body))
+
+    hostile = [
+        changed(external),
+        changed(branch),
+        changed(lambda m: m.graph.node.append(helper.make_node("Loop", ["a"], ["b"]))),
+        changed(lambda m: m.graph.node.append(helper.make_node("Relu", ["a"], ["b"], domain="evil"))),
+        changed(lambda m: m.graph.initializer.append(TensorProto(dims=[2**40], data_type=1))),
+        encoder.onnx.graph[:-7],
+        b"\xff" * 100,
+    ]
+    for graph in hostile:
+        with pytest.raises(ModelFormatError):
+            check_graph(graph)
 
 
 def test_int8_is_kept_only_if_its_loss_of_precision_is_small_enough(tiny, data, tmp_path, capsys):

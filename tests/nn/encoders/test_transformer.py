@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
+import json
+import resource
+import shutil
+import socket
+
 import numpy as np
 import pytest
 from neural import Killed, graph_learner, kill_at, problem, texts_and_labels
 
 import ramify
-from ramify import DataError, Elias, ModelFormatError
+from ramify import DataError, Elias, ModelFormatError, XRTransformer
 from ramify.base.mixed import Mixed
+from ramify.io.store import StoreWriter
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.encoders.tokenizer import TextTokenizer
@@ -87,7 +94,7 @@ def test_embeddings_and_tokens_are_computed_once(tiny, cache, monkeypatch):
     texts, _ = texts_and_labels()
     encoder = Transformer.open(TransformerEncoder(tiny, frozen=True))
     embeddings, tokens = encoder.cached_embeddings(texts, 1, 0), encoder.cached_tokens(texts)
-    assert len(list(cache.iterdir())) == 3
+    assert len(list(cache.iterdir())) == 2
     again = Transformer.open(TransformerEncoder(tiny, frozen=True))
     with monkeypatch.context() as patch:
         patch.setattr(TextTokenizer, "__call__", lambda *_: pytest.fail("computed again"))
@@ -96,7 +103,7 @@ def test_embeddings_and_tokens_are_computed_once(tiny, cache, monkeypatch):
     assert isinstance(tokens.ids, np.memmap)
     encoder.cached_embeddings(texts[1:], 1, 0)
     Transformer.open(TransformerEncoder(tiny, frozen=True, pooling="cls")).cached_embeddings(texts, 1, 0)
-    assert len(list(cache.iterdir())) == 5
+    assert len(list(cache.iterdir())) == 4
 
 
 def small_elias(encoder, **options):
@@ -282,3 +289,143 @@ def test_long_texts_are_embedded_in_windows(tiny, pooling):
         mean = single.torch.pooled(single.tokenizer(pieces)).numpy().mean(axis=0)  # all of one length
     assert embeddings[3] == pytest.approx(4 * mean / np.linalg.norm(mean), abs=1e-5)
     assert embeddings[4] == pytest.approx(embeddings[3], abs=1e-5)  # text behind the last window is not read
+
+
+def damage_cut(path):
+    file = next(path.glob("*.npy"))
+    file.write_bytes(file.read_bytes()[:-4])
+
+
+def damage_empty(path):
+    next(path.glob("*.npy")).write_bytes(b"")
+
+
+def damage_zeros(path):
+    file = next(path.glob("*.npy"))
+    content = file.read_bytes()
+    file.write_bytes(content[:128] + bytes(len(content) - 128))
+
+
+def damage_manifest(path):
+    (path / "manifest.json").write_text("{")
+
+
+def damage_replaced_by_file(path):
+    shutil.rmtree(path)
+    path.write_bytes(b"")
+
+
+def damage_other_shape(path):
+    shutil.rmtree(path)
+    with StoreWriter(path) as writer:
+        writer.array("embeddings", np.zeros((2, 16), np.float32))
+        writer.array("ids", np.full(3, 2**30, np.int32))
+        writer.array("indptr", np.array([0, 3]))
+        writer.manifest("cache", {}, {})
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_cut, damage_empty, damage_zeros, damage_manifest, damage_replaced_by_file, damage_other_shape]
+)
+def test_a_damaged_cache_is_computed_again(tiny, cache, damage):
+    texts = ["w1 w2", "w3", "w4 w5 w6"]
+    encoder = Transformer.open(TransformerEncoder(tiny, frozen=True))
+    # Copies: a file that is cut while it is mapped ends the process.
+    embeddings, ids = np.array(encoder.cached_embeddings(texts, 1, 0)), np.array(encoder.cached_tokens(texts).ids)
+    entries = list(cache.iterdir())
+    assert len(entries) == 2
+    assert cache.stat().st_mode & 0o077 == 0  # private
+    for _ in range(2):
+        for entry in entries:
+            damage(entry)
+        assert np.array_equal(encoder.cached_embeddings(texts, 1, 0), embeddings)
+        assert np.array_equal(encoder.cached_tokens(texts).ids, ids)
+    assert sorted(cache.iterdir()) == sorted(entries)
+
+
+@pytest.fixture
+def closed_world(monkeypatch):
+    """Fails at any attempt to reach the network, the hub or the terminal, or to import code of a model."""
+
+    def refuse(*_, **__):
+        raise AssertionError("reached the outside")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(builtins, "input", refuse)
+    monkeypatch.setattr("transformers.dynamic_module_utils.get_class_from_dynamic_module", refuse)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+
+
+def saved_transformer_model(tiny, path):
+    texts = [" ".join(f"w{(7 * i + j) % 60}" for j in range(5)) for i in range(30)]
+    model = XRTransformer(encoder=TransformerEncoder(tiny, frozen=True, max_length=16), verbose=0)
+    model.fit(texts, [[f"l{i % 3}"] for i in range(30)]).save(path)
+    return texts
+
+
+def edit_architecture(path, **settings):
+    def walk(value):
+        if isinstance(value, dict):
+            if isinstance(value.get("transformer"), dict):
+                value["transformer"].update(settings)
+            for part in value.values():
+                walk(part)
+
+    manifest = json.loads((path / "manifest.json").read_text())
+    walk(manifest)
+    (path / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"attn_implementation": "evil/kernel"},
+        {"_attn_implementation": "evil/kernel"},
+        {"auto_map": {"AutoModel": "evil--code.Model"}},
+        {"quantization_config": {"quant_method": "gptq"}},
+        {"_name_or_path": "evil/model"},
+        {"hidden_act": "evil/activation"},
+        {"vocab_size": 20_000_000},
+        {"hidden_size": 2**20},
+        {"num_hidden_layers": 2**30},
+        {"num_hidden_layers": -1},
+        {"vocab_size": 2**70},
+        {"vocab_size": "many"},
+        {"model_type": "../bert"},
+        {"model_type": None},
+    ],
+    ids=str,
+)
+def test_a_manifest_cannot_steer_the_transformers_library(tiny, tmp_path, closed_world, settings):
+    saved_transformer_model(tiny, tmp_path / "m")
+    edit_architecture(tmp_path / "m", **settings)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ModelFormatError):
+        ramify.load(tmp_path / "m")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+
+
+def test_opening_a_model_reaches_nothing_outside(tiny, tmp_path, closed_world):
+    texts = saved_transformer_model(tiny, tmp_path / "m")
+    assert ramify.load(tmp_path / "m", verify=True).predict_topk(texts, 2).ids.shape == (30, 2)
+
+
+def test_code_in_a_folder_never_runs(tiny, tmp_path, closed_world):
+    folder = tmp_path / "folder"
+    shutil.copytree(tiny, folder)
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Model: ...\nclass Config: ...\n")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(
+        json.dumps(
+            {
+                **config,
+                "model_type": "evil",
+                "auto_map": {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"},
+            }
+        )
+    )
+    with pytest.raises(DataError):
+        Transformer.open(TransformerEncoder(str(folder)))
+    (folder / "config.json").write_text(json.dumps({**config, "attn_implementation": "evil/kernel"}))
+    assert Transformer.open(TransformerEncoder(str(folder))).dim == 16
+    assert not (tmp_path / "ran").exists()

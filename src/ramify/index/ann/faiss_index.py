@@ -12,13 +12,23 @@ from numpy.typing import DTypeLike
 
 from ramify import native
 from ramify.base.errors import ModelFormatError
-from ramify.base.types import AnyArray, ByteArray, FloatArray, IntArray
+from ramify.base.sparse import indptr_from_counts
+from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 
 QUERY_BLOCK = 16
 """Queries per call of faiss. From 20 on it computes a matrix product, whose bits differ from those of one query."""
 
-ARRAYS: dict[str, DTypeLike] = {"faiss": np.uint8}
-"""Arrays of a saved index."""
+FLAT_ARRAYS: dict[str, DTypeLike] = {"vectors": np.float32}
+HNSW_ARRAYS: dict[str, DTypeLike] = {
+    "vectors": np.float32,
+    "levels": np.int32,
+    "neighbors": np.int32,
+    "header": np.int64,
+}
+"""Arrays of a saved index: vectors (n, D); for HNSW the levels (n,) of each vector, the links of all vectors one after
+the other, -1 for none, and [M, entry point].
+"""
+MAX_LINKS, MAX_LEVELS = 512, 32
 
 
 class FaissIndex:
@@ -26,7 +36,6 @@ class FaissIndex:
 
     def __init__(self, index: Any) -> None:
         self._index = index
-        self._buffer: Any = None  # memory that a deserialized index reads from
 
     @classmethod
     def build(cls, vectors: FloatArray, M: int | None, ef_construction: int) -> FaissIndex:
@@ -90,34 +99,70 @@ class FaissIndex:
         else:
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(search_block, starts))
-        if rows.size and rows.max() >= len(self):
-            raise ModelFormatError("the HNSW graph refers to vectors that the index does not have")
         found = np.where(rows >= 0, ids[rows], np.int32(-1))
         return native.matrix.list_topk(found, products, k, threads)  # breaks ties by id
 
     def to_arrays(self) -> dict[str, AnyArray]:
-        """Return the arrays of `ARRAYS`, by name."""
-        return {"faiss": import_faiss().serialize_index(self._index)}
+        """Return the arrays of `FLAT_ARRAYS`, and for HNSW those of `HNSW_ARRAYS`, by name."""
+        faiss, n = import_faiss(), len(self)
+        storage = faiss.downcast_index(self._index.storage) if self.method == "hnsw" else self._index
+        vectors = storage.reconstruct_n(0, n)
+        if self.method == "flat":
+            return {"vectors": vectors}
+        hnsw = self._index.hnsw
+        arrays = [faiss.vector_to_array(vector) for vector in (hnsw.levels, hnsw.neighbors)]
+        header = np.array([hnsw.nb_neighbors(1), hnsw.entry_point], np.int64)
+        return dict(zip(HNSW_ARRAYS, (vectors, *arrays, header), strict=True))
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray]) -> FaissIndex:
-        """Restore an index from `to_arrays`. It reads from the array in place, which may be memory-mapped."""
-        faiss = import_faiss()
-        data: ByteArray = arrays["faiss"]
-        if data.dtype != np.uint8 or data.ndim != 1:
-            raise ModelFormatError("the serialized faiss index is not an array of bytes")
-        try:
-            reader = faiss.ZeroCopyIOReader(faiss.swig_ptr(data), data.size)
-            index = faiss.read_index(reader)
-        except RuntimeError as error:
-            raise ModelFormatError(f"the faiss index cannot be read: {error}") from error
-        # faiss reads many more kinds of index than `build` creates, and trusts their content.
-        supported = isinstance(index, faiss.IndexFlat | faiss.IndexHNSWFlat)
-        if not supported or index.ntotal < 1 or index.metric_type != faiss.METRIC_INNER_PRODUCT:
-            raise ModelFormatError("the faiss index is empty, or neither a flat nor an HNSW index for inner products")
-        restored = cls(index)
-        restored._buffer = data, reader
-        return restored
+        """Restore an index from `to_arrays`. faiss gets vectors and a checked graph; it never reads a file itself."""
+        faiss, vectors = import_faiss(), arrays["vectors"]
+        if vectors.dtype != np.float32 or vectors.ndim != 2 or 0 in vectors.shape or not np.isfinite(vectors).all():
+            raise ModelFormatError("the vectors of the nearest neighbor index are missing, or not finite numbers")
+        vectors = np.ascontiguousarray(vectors)
+        if "levels" not in arrays:
+            return cls.build(vectors, None, 0)
+        levels, neighbors, header = (np.array(arrays[name]) for name in ("levels", "neighbors", "header"))
+        M, entry_point = _check_graph(len(vectors), levels, neighbors, header)
+        index = faiss.IndexHNSWFlat(vectors.shape[1], M, faiss.METRIC_INNER_PRODUCT)
+        index.storage.add(vectors)
+        index.ntotal = len(vectors)
+        hnsw = index.hnsw
+        faiss.copy_array_to_vector(levels, hnsw.levels)
+        faiss.copy_array_to_vector(indptr_from_counts((levels + 1) * M).astype(np.uint64), hnsw.offsets)
+        hnsw.neighbors.resize(len(neighbors))
+        faiss.rev_swig_ptr(hnsw.neighbors.data(), len(neighbors))[:] = neighbors
+        hnsw.entry_point, hnsw.max_level = entry_point, int(levels.max()) - 1
+        return cls(index)
+
+
+def _check_graph(n: int, levels: IntArray, neighbors: IntArray, header: LongArray) -> tuple[int, int]:
+    """Check an HNSW graph of n vectors; return M and the entry point.
+
+    A vector with m levels has 2·M links on level 0 and M on each of the others. A link leads to a vector that has the
+    level, else the search would read the links of another one.
+    """
+    M, entry_point = (int(x) for x in header) if header.shape == (2,) else (0, 0)
+    valid = (
+        2 <= M <= MAX_LINKS
+        and levels.shape == (n,)
+        and neighbors.ndim == 1
+        and levels.min() >= 1
+        and levels.max() <= MAX_LEVELS
+        and len(neighbors) == M * int((levels.astype(np.int64) + 1).sum())
+        and 0 <= entry_point < n
+        and levels[entry_point] == levels.max()
+        and (len(neighbors) == 0 or (neighbors.min() >= -1 and neighbors.max() < n))
+    )
+    if valid:
+        counts = (levels.astype(np.int64) + 1) * M
+        slots = np.arange(len(neighbors)) - np.repeat(indptr_from_counts(counts)[:-1], counts)
+        level_of_link = np.maximum(slots // M - 1, 0)
+        valid = bool(np.all((neighbors < 0) | (levels[np.maximum(neighbors, 0)] > level_of_link)))
+    if not valid:
+        raise ModelFormatError("the HNSW graph does not match its vectors")
+    return M, entry_point
 
 
 def import_faiss() -> Any:

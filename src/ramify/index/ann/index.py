@@ -27,7 +27,9 @@ MAX_FLAT_SIZE = 1024
 """Vectors up to which method 'auto' searches exhaustively: an index would cost more than it saves."""
 N_TUNING_QUERIES = 256
 """Queries on which the recall is measured."""
-ARRAYS = {"flat": faiss_index.ARRAYS, "hnsw": faiss_index.ARRAYS, "ivf": ivf.ARRAYS}
+MAX_PADDED = 1 << 16
+"""Neighbors that may be asked for even if there are fewer vectors."""
+ARRAYS = {"flat": faiss_index.FLAT_ARRAYS, "hnsw": faiss_index.HNSW_ARRAYS, "ivf": ivf.ARRAYS}
 """Arrays of a saved index, by method."""
 
 
@@ -55,12 +57,13 @@ class AnnConfig(Config):
         32,
         "hnsw: links of a vector in the graph; raising it raises recall, memory and the time to build",
         low=2,
-        high=512,
+        high=faiss_index.MAX_LINKS,
     )
     ef_construction: int = param(
         128,
         "hnsw: candidates considered when a vector is inserted; raising it raises recall and the time to build",
         low=1,
+        high=2**20,
     )
     ef_search: int | None = param(
         None,
@@ -204,6 +207,8 @@ class AnnIndex:
 
         Best first; with ``ordered=False`` in any order, which is a little faster.
         """
+        if isinstance(k, bool) or not 1 <= k <= max(len(self), MAX_PADDED):
+            raise ValueError(f"k must be between 1 and {max(len(self), MAX_PADDED):,}; got {k!r}")
         return self.search_unit(_unit(queries, threads), k, threads, ordered=ordered)
 
     def search_unit(
@@ -222,7 +227,10 @@ class AnnIndex:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, AnyArray], info: Any) -> AnnIndex:
         """Restore an index from `to_arrays`; the arrays may be memory-mapped."""
-        method, ids = _method_of(info), arrays["ids"]
+        method = _method_of(info)
+        if not {"ids", *ARRAYS[method]} <= set(arrays):
+            raise ModelFormatError(f"the nearest neighbor index ({method}) lacks some of its arrays")
+        ids = arrays["ids"]
         if not (
             type(info.get("search_width")) is int
             and 0 <= info["search_width"] <= len(ids)

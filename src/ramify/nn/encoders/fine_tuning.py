@@ -13,7 +13,7 @@ from ramify.nn.encoders.backends.torch import TorchBackend
 from ramify.nn.encoders.devices import import_torch
 from ramify.nn.encoders.tokens import Tokens, micro_batches
 from ramify.nn.encoders.word_embeddings import EMBEDDING_NORM
-from ramify.nn.optim import Adam, Arrays, RowTable, add_prefix, select_prefix
+from ramify.nn.optim import Adam, Arrays, RowTable, add_prefix, restored, select_prefix
 
 
 @dataclass(frozen=True)
@@ -150,16 +150,18 @@ class FineTuner:
     def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
         """Restore what `optimizer_state` returned."""
         torch = import_torch()
-        self._seed, self._n_micro_batches = map(int, state["random"])
+        self._seed, self._n_micro_batches = map(int, restored(state, "random", np.int64, (2,), (0, 2**62)))
         if "weight_decay" not in state:
             return
-        optimizer = self._prepare(float(state["weight_decay"][0]))
+        optimizer = self._prepare(float(restored(state, "weight_decay", np.float64, (1,))[0]))
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         by_parameter: dict[int, dict[str, Any]] = {}
-        for key, value in state.items():
-            index, _, name = key.partition(".")
-            if name and index != "words":
-                tensor = torch.from_numpy(np.array(value))
-                by_parameter.setdefault(int(index), {})[name] = tensor.reshape(()) if name == "step" else tensor
+        for i, weight in enumerate(weights):
+            if f"{i}.step" in state:  # a weight that no batch has used has no state
+                shape = tuple(weight.shape)
+                parts = {name: restored(state, f"{i}.{name}", np.float32, shape) for name in ("exp_avg", "exp_avg_sq")}
+                step = restored(state, f"{i}.step", np.float32, state[f"{i}.step"].shape).reshape(())
+                by_parameter[i] = {name: torch.from_numpy(part) for name, part in {**parts, "step": step}.items()}
         optimizer.load_state_dict({**optimizer.state_dict(), "state": by_parameter})
         if self._words is not None:
             self._words.set_optimizer_state(select_prefix("words", state))

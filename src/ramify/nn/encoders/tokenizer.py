@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ramify.nn.encoders.cache import cache_directory, digest_of, write_array
+from ramify.base.types import AnyArray
+from ramify.nn.encoders.cache import cache_directory, cached, digest_of
 from ramify.nn.encoders.tokens import Tokens
 
 BATCH_SIZE = 1024
@@ -30,14 +31,29 @@ class TextTokenizer:
 
     def cached(self, texts: list[str], cache_dir: str | None) -> Tokens:
         """Tokenize texts once; the tokens are stored on disk and memory-mapped."""
-        key = digest_of(self.to_json(), *texts)
-        directory = cache_directory(cache_dir)
-        ids, indptr = directory / f"tokens-{key}.npy", directory / f"tokens-{key}-indptr.npy"
-        if not (ids.exists() and indptr.exists()):
+        path = cache_directory(cache_dir) / f"tokens-{digest_of(self.to_json(), *texts)}"
+
+        def compute() -> dict[str, AnyArray]:
             tokens = self(texts)
-            write_array(indptr, tokens.indptr)
-            write_array(ids, tokens.ids)
-        return Tokens(np.load(indptr, mmap_mode="r"), np.load(ids, mmap_mode="r"))
+            return {"indptr": tokens.indptr, "ids": tokens.ids}
+
+        def is_valid(arrays: dict[str, AnyArray]) -> bool:
+            indptr, ids = arrays.get("indptr"), arrays.get("ids")
+            return (
+                indptr is not None
+                and ids is not None
+                and indptr.dtype == np.int64
+                and indptr.shape == (len(texts) + 1,)
+                and ids.dtype == np.int32
+                and ids.ndim == 1
+                and indptr[0] == 0
+                and indptr[-1] == len(ids)
+                and bool(np.all(np.diff(indptr) >= 0))
+                and (len(ids) == 0 or (ids.min() >= 0 and ids.max() < self._tokenizer.get_vocab_size()))
+            )
+
+        arrays = cached(path, compute, is_valid)
+        return Tokens(arrays["indptr"], arrays["ids"])
 
     def to_json(self) -> str:
         """Return the tokenizer, with its truncation, as JSON."""

@@ -18,10 +18,11 @@ from ramify.base.progress import progress
 from ramify.base.sparse import normalize_rows
 from ramify.base.types import AnyArray, FloatArray
 from ramify.io.store import Store, StoreWriter
+from ramify.nn.encoders.architecture import open_architecture, saved_architecture
 from ramify.nn.encoders.backends.native import NativeBackend
-from ramify.nn.encoders.backends.onnx import OnnxBackend, export, is_installed
+from ramify.nn.encoders.backends.onnx import OnnxBackend, check_graph, export, is_installed
 from ramify.nn.encoders.backends.torch import TorchBackend
-from ramify.nn.encoders.cache import cache_directory, digest_of, write_array
+from ramify.nn.encoders.cache import cache_directory, cached, digest_of
 from ramify.nn.encoders.devices import find_devices, has_bfloat16, import_torch
 from ramify.nn.encoders.fine_tuning import FineTuner, Tape
 from ramify.nn.encoders.hub import check_hub
@@ -100,16 +101,19 @@ class Transformer:
     def open(cls, config: TransformerEncoder) -> Transformer:
         """Read tokenizer and weights; the hub is asked only if there is no such directory."""
         import_torch()
-        from transformers import AutoModel, AutoTokenizer
+        from transformers import AutoConfig, AutoModel, AutoTokenizer
         from transformers.utils import logging
 
         local = Path(config.model).expanduser()
         source = str(local) if local.is_dir() else config.model
 
         def read(local_files_only: bool) -> tuple[Any, Any]:
-            options: dict[str, Any] = {"local_files_only": local_files_only}
+            # The folder's own code never runs, and nobody is asked whether it may.
+            options: dict[str, Any] = {"local_files_only": local_files_only, "trust_remote_code": False}
+            configuration = AutoConfig.from_pretrained(source, **options)
+            configuration._attn_implementation = None  # a folder may name a kernel to download; this is the default
             tokenizer = AutoTokenizer.from_pretrained(source, use_fast=True, **options)
-            return tokenizer, AutoModel.from_pretrained(source, use_safetensors=True, **options)
+            return tokenizer, AutoModel.from_pretrained(source, config=configuration, use_safetensors=True, **options)
 
         shows_progress = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()
@@ -191,11 +195,17 @@ class Transformer:
         # The number of windows is part of the tokenizer's truncation.
         settings = json.dumps([self.config.pooling, self.config.max_length, self.torch.bfloat16])
         key = digest_of(settings, self.tokenizer.to_json(), self._weights_digest(), *texts)
-        path = cache_directory(self.config.cache_dir) / f"embeddings-{key}.npy"
-        if not path.exists():
-            write_array(path, self.encode_tokens(self.tokenizer(texts), threads, verbose))
-        embeddings: FloatArray = np.load(path, mmap_mode="r")
-        return embeddings
+        path = cache_directory(self.config.cache_dir) / f"embeddings-{key}"
+
+        def is_valid(arrays: dict[str, AnyArray]) -> bool:
+            array = arrays.get("embeddings")
+            expected = np.dtype(np.float32), (len(texts), self.dim)
+            return array is not None and (array.dtype, array.shape) == expected and bool(np.isfinite(array).all())
+
+        def compute() -> dict[str, AnyArray]:
+            return {"embeddings": self.encode_tokens(self.tokenizer(texts), threads, verbose)}
+
+        return cached(path, compute, is_valid)["embeddings"]
 
     def _weights_digest(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
@@ -279,7 +289,11 @@ class Transformer:
             writer.array(f"{prefix}{name}", array)
             names.append(name)
         writer.array(f"{prefix}tokenizer", np.frombuffer(self.tokenizer.to_json().encode(), np.uint8))
-        info = {"transformer": self.torch.module.config.to_dict(), "weights": names, "onnx": None}
+        info: dict[str, Any] = {
+            "transformer": saved_architecture(self.torch.module.config),
+            "weights": names,
+            "onnx": None,
+        }
         if self.onnx is not None:
             writer.array(f"{prefix}onnx", np.frombuffer(self.onnx.graph, np.uint8))
             info["onnx"] = "int8" if self.onnx.int8 else "float32"
@@ -292,13 +306,10 @@ class Transformer:
             raise ModelFormatError(f"the manifest of {store.path} does not describe the encoder")
         torch = import_torch()
         from tokenizers import Tokenizer
-        from transformers import AutoConfig, AutoModel
 
-        settings = dict(info["transformer"])
         try:
             tokenizer = Tokenizer.from_str(bytes(store.array(f"{prefix}tokenizer", np.uint8, ndim=1)).decode())
-            architecture = AutoConfig.for_model(settings.pop("model_type"), **settings)
-            module = AutoModel.from_config(architecture)
+            module = open_architecture(info["transformer"], info.get("weights"), store, prefix)
             for name, tensor in module.state_dict().items():
                 dtype = np.dtype(str(tensor.dtype).removeprefix("torch."))
                 array = store.array(f"{prefix}{name}", dtype, shape=tuple(tensor.shape))
@@ -312,5 +323,6 @@ class Transformer:
             raise ModelFormatError(f"{store.path}: unknown form of the ONNX graph: {form!r}")
         if form is not None and is_installed() and encoder.device == "cpu":  # otherwise torch computes nearly the same
             graph = store.array(f"{prefix}onnx", np.uint8, ndim=1).tobytes()
+            check_graph(graph)
             encoder.onnx = OnnxBackend(graph, encoder.dim, max_length=config.max_length, int8=form == "int8")
         return encoder

@@ -45,7 +45,7 @@ from ramify.base.sparse import entry_rows, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 from ramify.index.label_graph import LabelGraph, cluster_scores
 from ramify.nn.heads.classifiers import Classifiers
-from ramify.nn.optim import Adam, Arrays, DenseParameter, RowTable, Trainable
+from ramify.nn.optim import Adam, Arrays, DenseParameter, RowTable, Trainable, restored
 
 PARENT_REFRESH_STEPS = 20
 """Steps after which the strongest cluster of every label is determined again; it takes longer than a step."""
@@ -223,7 +223,7 @@ class GraphHead(Trainable):
             if self.edges is not None:
                 self._parents = self.edges.parents(self._edge_clusters)
             else:
-                self._parents = np.empty(self.graph.n_labels, np.int32)
+                self._parents = np.full(self.graph.n_labels, -1, np.int32)
                 self._parents[self.graph.labels] = self._edge_clusters
         return self._parents
 
@@ -332,4 +332,7 @@ class GraphHead(Trainable):
     def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
         """Restore what `optimizer_state` returned."""
         super().set_optimizer_state(state)
-        self._parents = np.array(state["parents"]) if "parents" in state else None
+        self._parents = None
+        if "parents" in state:
+            graph = self.graph
+            self._parents = restored(state, "parents", np.int32, (graph.n_labels,), (-1, graph.n_clusters))

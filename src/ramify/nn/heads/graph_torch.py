@@ -17,7 +17,7 @@ from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
 from ramify.index.label_graph import LabelGraph
 from ramify.nn.heads.classifiers import Classifiers
 from ramify.nn.heads.graph import PARENT_REFRESH_STEPS, GraphOptions, TrainedEdges, search_labels
-from ramify.nn.optim import Adam, Arrays
+from ramify.nn.optim import Adam, Arrays, restored
 
 
 class TorchGraphHead:
@@ -231,7 +231,7 @@ class TorchGraphHead:
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Copy the values of all arrays."""
         for name, tensor in self.tensors.items():
-            tensor.copy_(self._tensor(arrays[name]))
+            tensor.copy_(self._tensor(restored(arrays, name, np.float32, tuple(tensor.shape))))
 
     def optimizer_state(self) -> Arrays:
         """Return the optimizer state, and the parents, which are not determined at every step."""
@@ -240,6 +240,17 @@ class TorchGraphHead:
 
     def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
         """Restore what `optimizer_state` returned."""
-        self._parents = self._tensor(state["parents"]) if "parents" in state else None
-        names = {key.rpartition(".")[0] for key in state} - {""}
-        self._moments = {n: (self._tensor(state[f"{n}.0"]), self._tensor(state[f"{n}.1"])) for n in names}
+        self._parents = None
+        if "parents" in state:
+            dtype, pattern = state["parents"].dtype, self._pattern
+            dtype = dtype if dtype in (np.int32, np.int64) else np.dtype(np.int64)
+            self._parents = self._tensor(
+                restored(state, "parents", dtype, (pattern.n_labels,), (-1, pattern.n_clusters))
+            )
+
+        def moments(name: str) -> tuple[Any, Any]:
+            shape = tuple(self.tensors[name].shape)
+            first, second = (self._tensor(restored(state, f"{name}.{i}", np.float32, shape)) for i in (0, 1))
+            return first, second
+
+        self._moments = {name: moments(name) for name in self.tensors if f"{name}.0" in state}

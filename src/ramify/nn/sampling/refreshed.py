@@ -17,7 +17,7 @@ from ramify.nn.encoders import Encoder
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.label_embeddings import LabelEncoder, LabelEncoderConfig, label_centroids
 from ramify.nn.label_index import LabelIndex
-from ramify.nn.optim import Arrays, add_prefix, select_prefix
+from ramify.nn.optim import Arrays, add_prefix, restored, select_prefix
 from ramify.nn.sampling.targets import ShortlistTargets
 from ramify.rank.blend import sigmoid_scores
 
@@ -120,5 +120,7 @@ class RefreshedShortlists:
     def set_state(self, arrays: Mapping[str, AnyArray], values: dict[str, Any]) -> None:
         """Restore what `state` returned."""
         self.label_encoder.set_arrays(select_prefix("label_encoder", arrays))
-        self.index = LabelIndex.from_arrays(select_prefix("index", arrays), values["index"])
-        self._set_shortlists(np.array(arrays["shortlists"]))
+        dim, n_labels = len(self.label_encoder.bias.values), self.Y.shape[1]
+        self.index = LabelIndex.from_arrays(select_prefix("index", arrays), values["index"], dim, n_labels)
+        shape = len(self.rows), arrays["shortlists"].shape[-1]
+        self._set_shortlists(restored(arrays, "shortlists", np.int32, shape, (-1, n_labels)))

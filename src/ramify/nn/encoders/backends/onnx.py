@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ramify.base.errors import ModelFormatError
 from ramify.base.progress import Advance
 from ramify.base.types import FloatArray
 from ramify.nn.encoders.backends.pooling import pool_windows, pooling_module
@@ -58,6 +60,49 @@ def export(module: Any, pooling: str, *, int8: bool) -> bytes:
         return path.read_bytes()
 
 
+ALLOWED_OPERATORS = {
+    "Abs", "Add", "And", "Cast", "Clip", "Concat", "Constant", "ConstantOfShape", "Cos", "CumSum", "DequantizeLinear",
+    "Div", "DynamicQuantizeLinear", "Equal", "Erf", "Exp", "Expand", "Flatten", "Gather", "GatherElements", "GatherND",
+    "Gelu", "Gemm", "Greater", "GreaterOrEqual", "Identity", "IsNaN", "LayerNormalization", "Less", "LessOrEqual",
+    "Log", "MatMul", "MatMulInteger", "Max", "Min", "Mul", "Neg", "Not", "Or", "Pow", "QuantizeLinear",
+    "RMSNormalization", "Range", "Reciprocal", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum", "Relu", "Reshape",
+    "Shape", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Softplus", "Split", "Sqrt", "Squeeze", "Sub", "Tanh",
+    "Transpose", "Trilu", "Unsqueeze", "Where",
+}  # fmt: skip
+"""Operators of exported encoders: no loops or branches, nothing that reads files."""
+
+
+def check_graph(graph: bytes) -> None:
+    """Raise `ModelFormatError` for a graph that `export` cannot have written.
+
+    onnxruntime trusts what it runs: a graph may name files to read weights from, or loop for ever.
+    """
+    _require("onnx")
+    import onnx
+
+    try:
+        model = onnx.load_from_string(graph)
+    except Exception as error:
+        raise ModelFormatError(f"the ONNX graph is damaged: {error}") from error
+    tensors = list(model.graph.initializer)
+    for node in model.graph.node:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in ALLOWED_OPERATORS:
+            raise ModelFormatError(
+                f"the ONNX graph has the operator {node.domain} {node.op_type}, which is not allowed"
+            )
+        for attribute in node.attribute:
+            if attribute.HasField("g") or attribute.graphs:
+                raise ModelFormatError("the ONNX graph has a graph within a graph")
+            tensors += [attribute.t, *attribute.tensors]
+    if model.functions or model.training_info or model.graph.sparse_initializer:
+        raise ModelFormatError("the ONNX graph has functions, training or sparse weights")
+    for tensor in tensors:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
+            raise ModelFormatError("the ONNX graph reads weights from another file")
+        if math.prod(tensor.dims) > 8 * max(1, len(graph)) or any(n < 0 for n in tensor.dims):
+            raise ModelFormatError("the ONNX graph has weights that are larger than the graph")
+
+
 class OnnxBackend:
     """A graph that `export` wrote, with one session for each number of threads in use."""
 
@@ -91,7 +136,7 @@ class OnnxBackend:
 
 
 def is_installed() -> bool:
-    """Whether onnxruntime is installed."""
+    """Whether onnxruntime is installed, and onnx, which checks graphs."""
     with contextlib.suppress(ImportError):
         import onnxruntime  # noqa: F401
 

@@ -14,6 +14,7 @@ from ramify.base.types import AnyArray, FloatArray, LongArray
 from ramify.nn.encoders.backends.pooling import pooling_module
 from ramify.nn.encoders.devices import import_torch
 from ramify.nn.encoders.tokens import Tokens, batches_by_length
+from ramify.nn.optim import restored
 
 MAX_TOKENS = {"cpu": 1024, "cuda": 16384}
 """Tokens of a forward pass, padding included: few on a CPU, so that activations stay in its caches."""
@@ -93,7 +94,8 @@ class TorchBackend:
         torch = import_torch()
         with torch.no_grad():
             for name, tensor in self.module.state_dict().items():
-                tensor.copy_(torch.from_numpy(np.ascontiguousarray(arrays[name])))
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                tensor.copy_(torch.from_numpy(restored(arrays, name, dtype, tuple(tensor.shape))))
         self.synchronize()
 
     def synchronize(self) -> None:

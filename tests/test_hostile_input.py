@@ -1,0 +1,254 @@
+"""Hostile input: numbers that overflow, texts made to collide, strings with other methods, impossible sizes."""
+
+from __future__ import annotations
+
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import ramify
+from ramify import DataError, ModelFormatError, Ranking, Tfidf
+from ramify.features import tfidf as tfidf_module
+from ramify.io.store import Store, StoreWriter
+
+pytestmark = pytest.mark.native
+PARAMETERS = [
+    "beam_size", "seed", "matcher_kept", "threads", "n_trees", "linear__max_epochs", "tree__branching",
+    "tree__max_leaf_size", "tree__max_iterations", "linear__max_nonzeros_per_label",
+]  # fmt: skip
+BOUNDARIES = [-1, 0, 2**31, 2**32, 2**62, 2**63 - 1, 2**63]
+
+
+# ---- large numbers ----
+
+
+def toy(n=240, d=40, n_labels=8):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, n_labels, n)
+    prototypes = (random.random((n_labels, d)) < 0.2) * random.random((n_labels, d))
+    X = prototypes[labels] + (random.random((n, d)) < 0.03) * random.random((n, d))
+    return X.astype(np.float32), labels
+
+
+def small_models():
+    quiet = {"verbose": 0, "threads": 1}
+    return [
+        ramify.XRLinear(tree=ramify.TreeConfig(max_leaf_size=4), **quiet),
+        ramify.OneVsAll(**quiet),
+        ramify.OneVsAll(linear=ramify.LinearConfig(loss="logistic"), **quiet),
+    ]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.coo_matrix])
+@pytest.mark.parametrize("value", [1e20, -1e20, 9.96921e36, 3e38, 1.01e15])
+def test_features_whose_squares_overflow_are_refused(kind, value):
+    X, labels = toy()
+    X[17, 3] = value
+    y = [[int(label)] for label in labels]
+    model = ramify.XRLinear(verbose=0, threads=1)
+    with pytest.raises(DataError, match=r"first in row 17\), and magnitudes above 1e\+15 overflow"):
+        model.fit(kind(X), y)
+    clean, _ = toy()
+    model.fit(clean, y)
+    with pytest.raises(DataError, match="row 17"):
+        model.predict_topk(kind(X))
+
+
+@pytest.mark.parametrize("value", [1e15, -1e15, 1e10, 1e-45, -0.0])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_one_extreme_number_does_not_change_the_answers_of_other_rows(kind, value):
+    X, labels = toy()
+    changed = X.copy()
+    changed[17, 3] = value
+    others = np.arange(len(X)) != 17
+    for model in small_models():
+        model.fit(kind(changed), [[int(label)] for label in labels])
+        ranking = model.predict_topk(kind(X[others]), 3)
+        assert np.mean(ranking.ids[:, 0] == labels[others]) > 0.98
+        assert np.isfinite(ranking.scores).all()
+        assert np.isfinite(model.predict_topk(kind(changed), 3).scores).all()
+
+
+def test_extreme_shapes():
+    for model in small_models():
+        for X in (
+            np.full((3, 5), 1e15, np.float32),
+            np.full((3, 5), -1e15, np.float32),
+            np.full((3, 5), 1e-45, np.float32),
+            np.zeros((3, 5), np.float32),
+            np.ones((1, 1), np.float32),
+            sparse.csr_matrix(np.ones((2, 300_000), np.float32)),
+        ):
+            n = X.shape[0]
+            for y in ([["a"]] * n, [[f"l{i}"] for i in range(n)], [["a", f"l{i}"] for i in range(n)]):
+                ranking = model.clone().fit(X, y).predict_topk(X, 2)
+                assert np.isfinite(ranking.scores[ranking.ids >= 0]).all()
+
+
+# ---- hash flooding ----
+
+
+def longest_run(slots):
+    """Longest run of occupied slots of a hash table, which a lookup may have to walk."""
+    occupied = slots.view(np.uint32).reshape(-1, 6)[:, 4] != 2**32 - 1
+    borders = np.flatnonzero(np.diff(np.concatenate([[0], occupied.astype(np.int8), [0]])))
+    return int(np.diff(borders)[::2].max(initial=0))
+
+
+def test_tokens_cannot_be_chosen_to_collide():
+    """These collided under an earlier hash, which multiplied by zero for this ending."""
+    random = np.random.default_rng(0)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    tokens = ["".join(row) + "7q6x9gyblqnbmaoq" for row in random.choice(letters, (20_000, 8))]
+    vectorizer = Tfidf(threads=1).fit([" ".join(tokens)])
+    assert longest_run(vectorizer.slots_) < 200
+    assert vectorizer.transform(tokens[:50]).nnz == 50
+
+
+def test_the_key_of_the_hash_depends_on_the_terms_only():
+    a, b, c = (Tfidf(threads=n).fit([text, text]) for n, text in ((1, "red fox"), (3, "fox red"), (1, "red fix")))
+    assert np.array_equal(a.hash_key_, b.hash_key_)
+    assert np.array_equal(a.slots_, b.slots_)
+    assert not np.array_equal(a.hash_key_, c.hash_key_)
+
+
+def test_a_hash_table_that_makes_lookups_slow_is_refused(tmp_path):
+    vectorizer = Tfidf().fit([" ".join(f"w{i:05}" for i in range(9000))])
+    slots = vectorizer.slots_.reshape(-1, 24)
+    occupied = slots.view(np.uint32)[:, 4] != 2**32 - 1
+    crowded = np.concatenate([slots[occupied], slots[~occupied]]).reshape(-1)
+    with StoreWriter(tmp_path / "m") as writer:
+        info = vectorizer.save_to(writer)
+        writer.manifest("x", {}, info)
+    store = Store(tmp_path / "m")
+    assert tfidf_module.Tfidf.load_from(store, store.state).n_features == 9000
+    vectorizer.slots_ = crowded
+    with StoreWriter(tmp_path / "m") as writer:
+        writer.manifest("x", {}, vectorizer.save_to(writer))
+    store = Store(tmp_path / "m")
+    with pytest.raises(ModelFormatError, match="crowded"):
+        tfidf_module.Tfidf.load_from(store, store.state)
+
+
+# ---- texts ----
+
+
+class Odd(str):
+    """A text whose methods return something else."""
+
+    def lower(self):
+        return b"bytes"
+
+    def __len__(self):
+        return 10**9
+
+
+@pytest.mark.parametrize("strip_accents", [None, "unicode"])
+def test_methods_of_subclasses_of_str_are_not_called(strip_accents):
+    texts = [Odd("İstanbul ΟΔΟΣ red"), Odd("fox"), "hen"]
+    plain = ["İstanbul ΟΔΟΣ red", "fox", "hen"]
+    found, expected = (Tfidf(strip_accents=strip_accents).fit_transform(given).toarray() for given in (texts, plain))
+    assert np.array_equal(found, expected)
+
+
+def test_a_long_text_without_spaces_takes_memory_for_its_terms_only():
+    """The keys of its n-grams are computed in parts: all at once they would take 250 bytes for each character."""
+    text = "ab" * 200_000
+    tfidf = Tfidf(analyzer="char", ngram_range=(3, 5), threads=1)
+    assert tfidf.fit([text]).n_features == 6
+    X = tfidf.transform([text, "abab"])
+    counts = {3: 399_998, 4: 399_997, 5: 399_996}
+    expected = np.array([counts[len(term)] / 2 for term in tfidf.get_feature_names_out()])
+    assert X[0].toarray()[0] == pytest.approx(expected / np.linalg.norm(expected), rel=1e-3)
+
+
+# ---- sizes ----
+
+
+@pytest.mark.parametrize("k", BOUNDARIES)
+def test_boundary_values_of_k(k):
+    scores = sparse.csr_matrix(np.array([[0.5, 0.0, 0.25], [0.0, 0.0, 0.0]], np.float32))
+    model = ramify.XRLinear(verbose=0, threads=1).fit(np.eye(4), [["a"], ["b"], ["c"], ["a"]])
+    if k < 1:
+        for call in (lambda: Ranking.from_csr(scores, k), lambda: model.predict_topk(np.eye(4), k)):
+            with pytest.raises(ValueError, match="k must be"):
+                call()
+        return
+    assert Ranking.from_csr(scores, k).ids.tolist() == [[0, 2, -1], [-1, -1, -1]]
+    assert model.predict_topk(np.eye(4), k).ids.shape == (4, 3)
+
+
+@pytest.mark.parametrize("value", BOUNDARIES)
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_boundary_values_of_parameters(name, value):
+    """Each is refused in words, or trains a model that answers."""
+    X, labels = toy(60, 20, 6)
+    model = ramify.XRLinear(verbose=0, threads=1, tree=ramify.TreeConfig(max_leaf_size=2))
+    if name == "n_trees" and value > 0:
+        return  # a valid number of trees, which would be trained for years
+    y = [[int(label)] for label in labels]
+    try:
+        model.set_params(**{name: value}).fit(X, y)
+    except ValueError:
+        with pytest.raises(ValueError, match=name.rpartition("__")[2]):
+            model.set_params(**{name: value}).fit(X, y)
+        return
+    assert model.predict_topk(X, 2).ids.shape == (60, 2)
+
+
+def test_columns_beyond_32_bits_are_refused():
+    wide = sparse.csr_matrix((np.ones(1, np.float32), np.array([2**32 + 1]), np.array([0, 1])), shape=(1, 2**33))
+    with pytest.raises(DataError, match="at most 2,147,483,647"):
+        Ranking.from_csr(wide, 1)
+    with pytest.raises(DataError, match="at most 2,147,483,647"):
+        ramify.XRLinear(verbose=0).fit(wide, [["a"]])
+    with pytest.raises(DataError, match="at most 2,147,483,647"):
+        ramify.XRLinear(verbose=0).fit(np.eye(1), wide)
+
+
+def test_a_model_manifest_with_huge_integers_is_refused(tmp_path):
+    ramify.Popular().fit(["a"], [["x"]]).save(tmp_path / "m")
+    text = (tmp_path / "m" / "manifest.json").read_text()
+    for name in ('"seed": 0', '"n_samples": 1', '"format_version": 4'):
+        assert name in text
+        (tmp_path / "m" / "manifest.json").write_text(text.replace(name, f"{name.split(':')[0]}: {2**70}"))
+        with pytest.raises(ModelFormatError):
+            ramify.load(tmp_path / "m")
+
+
+def test_metrics_of_long_rankings_with_repeated_labels():
+    ids = np.concatenate([np.zeros(5000, np.int32), np.arange(5000, dtype=np.int32), np.arange(5000, dtype=np.int32)])
+    ranking = Ranking(ids[None, :], -np.arange(len(ids), dtype=np.float32)[None, :], 5000)
+    report = ramify.evaluate(ranking, sparse.csr_matrix(np.ones((1, 5000), np.float32)), ks=[5000, 15000])
+    assert report["R@15000"] == pytest.approx(100)
+    assert report["R@5000"] == pytest.approx(100 / 5000)
+
+
+def test_fits_in_several_threads_do_not_disturb_each_other():
+    texts = [f"w{i % 7} w{i % 11} x{i}" for i in range(300)]
+    expected = Tfidf(threads=1).fit_transform(texts)
+    results = [None] * 6
+
+    def work(i):
+        results[i] = Tfidf(threads=2).fit_transform(texts)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert all((found != expected).nnz == 0 for found in results)
+
+
+def test_opening_a_small_model_allocates_little(tmp_path):
+    ramify.Popular().fit(["a"], sparse.csr_matrix(np.ones((1, 3)))).save(tmp_path / "m")
+    path = tmp_path / "m" / "manifest.json"
+    path.write_text(path.read_text().replace('"n": 3', f'"n": {2**31 - 1}'))
+    tracemalloc.start()
+    with pytest.raises(ModelFormatError):
+        ramify.load(tmp_path / "m")
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
