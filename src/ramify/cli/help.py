@@ -29,6 +29,7 @@ EXAMPLES = {
         'echo \'{"text": "solve a linear system"}\' | ramify predict model/ --k 5',
         "ramify predict model/ input.jsonl --k 10 --out output.tsv",
         "ramify predict model/ titles.txt --text",
+        "ramify predict model/ input.jsonl --rule maximize-f1 --names en",
     ],
     "evaluate": [
         "ramify evaluate model/ test.jsonl --deciles",
@@ -36,6 +37,16 @@ EXAMPLES = {
         "ramify evaluate predictions.jsonl test.jsonl --train train.jsonl",
         "ramify evaluate model/ test.jsonl --propensity 0.6,2.6",
     ],
+    "calibrate": [
+        "ramify calibrate model/ dev.jsonl",
+        "ramify calibrate model/ dev.jsonl --rule target-recall=0.8 --out calibrated/",
+    ],
+    "compare": ["ramify compare model/ other/ test.jsonl"],
+    "explain": [
+        'ramify explain model/ "solve a linear system"',
+        'ramify explain model/ "solve a linear system" --label module:numpy.linalg --without linear',
+    ],
+    "labels": ["ramify labels model/", "ramify labels model/ --set names.tsv"],
     "inspect": [
         "ramify inspect model/ --verify",
         "ramify inspect model/ --data test.jsonl",
