@@ -188,8 +188,8 @@ class XRLinear(TrainedTreeModel, LinearModel):
     @classmethod
     def pecos(cls, **params: Any) -> Self:
         """Return settings close to PECOS's defaults: balanced 16-way trees, leaves of 100, l3-hinge, beam 10."""
-        tree, linear = TreeConfig(branching=16, **_BALANCED), LinearConfig(threshold=0.12)
-        return cls(**{**_paper_settings(), "tree": tree, "linear": linear, "score_transform": "l3-hinge", **params})
+        tree = TreeConfig(branching=16, **_BALANCED)
+        return cls(**{**_paper_settings(), "tree": tree, "score_transform": "l3-hinge", **params})
 
     @classmethod
     def parabel(cls, **params: Any) -> Self:
