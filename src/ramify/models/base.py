@@ -176,7 +176,8 @@ class Model(Estimator, Config):
         return self._ranking(ranking.ids, ranking.scores, is_calibrated=self.is_calibrated)
 
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
-        return Ranking(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
+        make = Ranking.trusted if _is_plain(ids, np.int32) and _is_plain(scores, np.float32) else Ranking
+        return make(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
 
     def explain(self, x: Any, label: Any = None, *, without: Sequence[str] = ()) -> Explanation:
         """Explain the score of a label for one sample; None: of its best label.
@@ -404,3 +405,7 @@ def check_state(store: Store, state: Any) -> dict[str, Any]:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+
+
+def _is_plain(array: AnyArray, dtype: Any) -> bool:
+    return array.dtype == dtype and array.flags.c_contiguous
