@@ -95,6 +95,7 @@ def main() -> None:
     words = [re.findall(r"\w\w+", text.lower()) for text in queries]
     unknown = np.array([sum(word not in known for word in w) / max(1, len(w)) for w in words])
     languages = np.array([row.get("lang", "") for row in test])
+    present = sorted(set(languages) - {""})
 
     rows, by_unknown = [], []
     edges = [(0.0, 0.0), (0.0, 0.02), (0.02, 0.05), (0.05, 0.1), (0.1, 1.0)]
@@ -114,14 +115,16 @@ def main() -> None:
             model.predict_topk([text], k=10)
             times.append(time.perf_counter_ns() - begin)
         found = metrics(ids, truth)
-        languages_found = [f"{100 * found['P@1'][languages == x].mean():.1f}" for x in sorted(set(languages)) if x]
+        languages_found = [
+            f"{100 * found[metric][languages == x].mean():.1f}" for x in present for metric in ("P@1", "nDCG@5")
+        ]
         cells = [f"{100 * values.mean():.2f}" for values in found.values()]
         rows.append([name, *cells, *languages_found, f"{cpu:.1f}", f"{size:.1f}", f"{np.median(times) / 1e6:.2f}"])
         masks = [(unknown >= low) & (unknown <= high) if low == high else (unknown > low) & (unknown <= high)
                  for low, high in edges]  # fmt: skip
         by_unknown.append([name, *(f"{100 * found['P@1'][m].mean():.1f}" if m.any() else "" for m in masks)])
     print(f"{len(train):,} training and {len(test):,} test rows, {args.model}\n")
-    by_language = [f"P@1 {x}" for x in sorted(set(languages)) if x]
+    by_language = [f"{metric} {x}" for x in present for metric in ("P@1", "nDCG@5")]
     print_table(["", *metrics(ids[:1], truth[:1]), *by_language, "CPU s", "MB", "one query ms"], rows)
     print("\nP@1 by the fraction of unknown words\n")
     counts = [f"{m.sum():,}" for m in masks]

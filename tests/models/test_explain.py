@@ -67,6 +67,29 @@ def test_contributions_add_up_to_the_score(name, data):
         assert "(encoder)" in dict(explanation.terms)
 
 
+def test_terms_are_words_of_the_text(data, tmp_path):
+    """Word, stem and parts are one term; what they contribute is that of their columns."""
+    X, y, _ = data
+    model = ramify.XRLinear(verbose=0).fit(X, y)
+    text = "Returns the Arrays, and an array of unarrayable numbers."
+    explanation = model.explain(text, without=["arrays", "array"])
+    words = [word for word, _ in explanation.terms]
+    assert set(words) <= set(re.findall(r"\w+", text))
+    assert len(set(words)) == len(words)
+    level = explanation.levels[-1]
+    assert level.bias + sum(value for _, value in explanation.terms) == pytest.approx(level.margin, abs=1e-4)
+    columns = model.features_.transform([text])
+    terms = model.features_.get_feature_names_out()[columns.indices]
+    assert {"1__array", "0__array"} <= set(terms)
+    assert "0__arrays" not in terms  # a word that training never saw contributes through its stem
+    assert {"Arrays", "array"} <= set(words)
+    less = model.predict_topk(["Returns the , and an  of unarrayable numbers."], 1, allow=[explanation.label])
+    assert explanation.without == (["arrays", "array"], pytest.approx(float(less.scores[0, 0])))
+    assert '">Arrays</span>' in explanation.to_html()
+    model.save(tmp_path / "model")
+    assert ramify.load(tmp_path / "model").explain(text).to_dict()["terms"] == explanation.to_dict()["terms"]
+
+
 def test_forms(data, pydoc):
     X, y, new = data
     model = ramify.XRLinear(verbose=0).fit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Iterable
@@ -243,7 +242,7 @@ class Tfidf(SavedFeatures):
                 texts = [strip(t) for t in texts]
         return texts if self.tokenizer is None else tokenize(texts, self.tokenizer)
 
-    def _make_analyzer(self, language: str | None) -> native.text.Analyzer:
+    def _make_analyzer(self, language: str | None, detect: bool = True) -> native.text.Analyzer:
         words: Iterable[str] = self.stop_words or ()
         if self.stop_words == "english":
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
@@ -258,7 +257,7 @@ class Tfidf(SavedFeatures):
             sorted(words) if self.analyzer == "word" else [],
             drop_numbers=self.drop_numbers,
             split_unspaced=(self.stemmer or self.subwords) is not None and self.tokenizer is None,
-            detect_language=self.stemmer == "auto",
+            detect_language=detect and self.stemmer == "auto",
             stemmer=language,
         )
 
@@ -283,21 +282,18 @@ class Tfidf(SavedFeatures):
 
     def _open_native(self) -> None:
         fitted = self._as_fitted
-        part_indptr, parts, part_costs = self.parts_ or (None, None, None)
-        self._native = native.text.Tfidf(
-            fitted._make_analyzer(self.language_),
-            self.offsets_,
-            self.bytes_,
-            self.slots_,
-            self.hash_key_,
-            self.idf_,
-            part_indptr,
-            parts,
-            part_costs,
-            fitted.binary,
-            fitted.sublinear_tf,
-            fitted.norm or "none",
-        )
+        weighting = (fitted.binary, fitted.sublinear_tf, fitted.norm or "none")
+        self._native = self._make_native(fitted._make_analyzer(self.language_), self.idf_, *weighting)
+
+    def _make_native(self, analyzer: native.text.Analyzer, idf: AnyArray | None, *weighting: Any) -> native.text.Tfidf:
+        vocabulary = (self.offsets_, self.bytes_, self.slots_, self.hash_key_)
+        return native.text.Tfidf(analyzer, *vocabulary, idf, *(self.parts_ or (None, None, None)), *weighting)
+
+    def count_terms(self, prepared: list[str], language: str | None) -> Csr:
+        """Plain counts (n × d) of the terms of texts that `preprocessor` or `tokenizer` has seen, in one language."""
+        self._fitted()
+        counter = self._make_native(self._as_fitted._make_analyzer(language, False), None, False, False, "none")
+        return self._matrix(counter.transform(prepared, [1.0], 1))
 
     def __getstate__(self) -> dict[str, Any]:
         """State without the native object, which is rebuilt."""
@@ -323,10 +319,14 @@ class Tfidf(SavedFeatures):
 
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
         """Terms in column order."""
+        return np.array(self.terms(np.arange(self.n_features)), dtype=object)
+
+    def terms(self, columns: AnyArray) -> list[str]:
+        """Terms of some columns."""
         self._fitted()
-        text, offsets = self.bytes_.tobytes(), self.offsets_.tolist()
-        terms = [text[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(offsets)]
-        return np.array(terms, dtype=object)
+        ends = zip(self.offsets_[columns].tolist(), self.offsets_[columns + 1].tolist(), strict=True)
+        text = self.bytes_.data
+        return [str(text[a:b], "utf-8", "surrogatepass") for a, b in ends]
 
     @property
     def vocabulary_(self) -> dict[str, int]:

@@ -19,6 +19,7 @@ from ramify.base.types import ByteArray, Csr, FloatArray, IntArray
 from ramify.features.concat import Concat
 from ramify.features.defaults import text_features
 from ramify.features.tfidf import Tfidf
+from ramify.features.words import column_words
 from ramify.index.tree import LabelTree
 from ramify.io.inputs import Inputs
 from ramify.io.labels import label_rows
@@ -139,15 +140,15 @@ class TreeModel(Model):
         X = self._tree_features(inputs, 1)
         features = getattr(self, "features_", None)
         columns = X.sparse.indices
-        terms = [f"feature {j}" for j in columns]
         if features is not None:
-            names = features.get_feature_names_out()[columns]
-            terms = [name.partition("__")[2] if isinstance(features, Concat) else name for name in names]
+            terms, shares = column_words(features, inputs.data[0], columns)
+        else:
+            terms, shares = [f"feature {j}" for j in columns], sparse.eye(len(columns), format="csr")
         levels: list[Level] = []
         for i, tree in enumerate(self.trees_):
             title = "" if len(self.trees_) == 1 else f"tree {i + 1}, "
             leaves = np.flatnonzero(tree.tree.labels == label_id)
-            paths = [explain_path(tree, X, int(leaf), terms, title) for leaf in leaves]
+            paths = [explain_path(tree, X, int(leaf), terms, shares, title) for leaf in leaves]
             levels += paths[int(np.argmax([path[-1].log_score for path in paths]))]
         return levels
 

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from ramify import native
 from ramify.base.mixed import Mixed
-from ramify.base.types import FloatArray, Label, LongArray
+from ramify.base.types import Csr, FloatArray, Label, LongArray
 from ramify.index.tree import LabelTree
 from ramify.rank.beam import LinearTree
 
@@ -48,7 +48,7 @@ class Explanation:
     ----------
     label, name : the label and its display name, or None
     score, probability : probability is None if the model is not calibrated
-    terms : contribution of each term, the largest first: exact contributions to the margin of the label ("linear"), or
+    terms : contribution of each word, the largest first: exact contributions to the margin of the label ("linear"), or
         how much the score falls without the word ("leave-one-out"); `method` says which
     levels : linear models: each node on the path, in each tree
     parts : what the score is made of, by name, such as the probability of the cluster
@@ -123,14 +123,12 @@ def _sum(level: Level) -> str:
 def _highlight(text: str, terms: Sequence[tuple[str, float]]) -> str:
     """HTML of a text whose characters are colored by the terms they belong to."""
     weights = np.zeros(len(text))
-    lower = text.lower()
-    if len(lower) != len(text):  # a few letters have longer lower cases
-        lower = text
     for term, value in terms:
         stripped = re.escape(term.strip())
         if not stripped or term == ENCODER:
             continue
-        found = list(re.finditer(rf"(?<!\w){stripped}(?!\w)", lower)) or list(re.finditer(stripped, lower))
+        word = re.finditer(rf"(?<!\w){stripped}(?!\w)", text, re.IGNORECASE)
+        found = list(word) or list(re.finditer(stripped, text, re.IGNORECASE))
         for match in found:  # a word, or else an n-gram of characters
             weights[match.start() : match.end()] += value
     largest = float(np.abs(weights).max(initial=0)) or 1.0
@@ -175,8 +173,13 @@ def margins_on_path(tree: LinearTree, X: Mixed, path: LongArray) -> FloatArray:
     return result
 
 
-def explain_path(tree: LinearTree, X: Mixed, leaf: int, terms: Sequence[str], title: str = "") -> list[Level]:
-    """Levels of the path to a leaf for one row X (1 × d); `terms` name its nonzero features, in their order."""
+def explain_path(
+    tree: LinearTree, X: Mixed, leaf: int, terms: Sequence[str], shares: Csr, title: str = ""
+) -> list[Level]:
+    """Levels of the path to a leaf for one row X (1 × d).
+
+    Its m nonzero features belong to w `terms`, such as words: `shares` (m × w), each row of which sums to 1.
+    """
     row, path = X.sparse, path_to(tree.tree, leaf)
     m, n_dense = row.nnz, X.dense.shape[1]
     # One row for each feature alone, one with the dense features alone, one without any feature: the bias.
@@ -189,7 +192,8 @@ def explain_path(tree: LinearTree, X: Mixed, leaf: int, terms: Sequence[str], ti
     levels, log_score = [], 0.0
     for t, node in enumerate(path):
         bias = margins[t, m + 1]
-        contributions = [(term, float(v - bias)) for term, v in zip(terms, margins[t, :m], strict=True) if v != bias]
+        values = shares.T @ (margins[t, :m] - bias)
+        contributions = [(term, float(value)) for term, value in zip(terms, values, strict=True) if value != 0]
         if n_dense:
             contributions.append((ENCODER, float(margins[t, m] - bias)))
         contributions.sort(key=lambda pair: -abs(pair[1]))
