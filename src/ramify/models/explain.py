@@ -25,7 +25,10 @@ def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explana
     inputs = model._check_predict_inputs(X)
     if label is None:
         label = model.predict_topk(X, 1).labels()[0][0][0]
-    ids = model.label_filter(allow=[label]).ids
+    try:
+        ids = model.label_filter(allow=[label]).ids
+    except DataError as error:
+        raise DataError(str(error).removeprefix("allow: ")) from None
     if len(ids) != 1:
         raise DataError(f"{len(ids)} labels have the name {label!r}; pass the label itself")
     label_id = int(ids[0])

@@ -189,10 +189,13 @@ def explain_path(tree: LinearTree, X: Mixed, leaf: int, terms: Sequence[str], ti
     levels, log_score = [], 0.0
     for t, node in enumerate(path):
         bias = margins[t, m + 1]
-        contributions = [(term, float(v - bias)) for term, v in zip(terms, margins[t, :m], strict=True) if v != bias]
+        found: dict[str, float] = {}
+        for term, v in zip(terms, margins[t, :m], strict=True):
+            if v != bias:  # a word that is also its own stem is a term of two blocks of features
+                found[term] = found.get(term, 0.0) + float(v - bias)
         if n_dense:
-            contributions.append((ENCODER, float(margins[t, m] - bias)))
-        contributions.sort(key=lambda pair: -abs(pair[1]))
+            found[ENCODER] = float(margins[t, m] - bias)
+        contributions = sorted(found.items(), key=lambda pair: -abs(pair[1]))
         is_label = t == len(path) - 1
         log_score = float(tree.transforms[t].log_score(whole[t], np.float32(log_score), are_labels=is_label))
         name = "label" if is_label else f"level {t + 1}, cluster {node}"
