@@ -136,7 +136,7 @@ def test_features_and_bad_input(data):
 
 def test_rows_of_frames(data):
     pd = pytest.importorskip("pandas")
-    X, y, new = data
+    X, y, _ = data
     frame = pd.DataFrame({"title": [text[:30] for text in X[:200]], "body": X[:200]}, index=range(7, 207))
     for make in (lambda: ramify.XRLinear(verbose=0), lambda: ramify.Popular()):
         model = make().fit(frame, y[:200])
