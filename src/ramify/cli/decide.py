@@ -15,6 +15,7 @@ from ramify.base.types import LongArray
 from ramify.cli.options import read_data, regular_file
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
+from ramify.cli.training import check_output
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
 from ramify.io.formats import detect_format
@@ -26,6 +27,7 @@ from ramify.models.base import Model
 
 def calibrate(args: argparse.Namespace) -> None:
     """``ramify calibrate``."""
+    check_output(args.out or args.model)
     model = load(args.model)
     own = {"threads": model.threads, "verbose": model.verbose}  # parameters that the command line does not change
     model.set_params(threads=args.threads, verbose=0)
