@@ -227,6 +227,14 @@ def test_label_catalogue(make, tmp_path):
         make().fit(TEXTS, LABELS).predict_topk(TEXTS).labels(names=True)
 
 
+def test_training_with_probabilities_takes_a_catalogue():
+    model = ramify.OneVsAll(verbose=0).fit_calibrated(TEXTS, LABELS, fraction=0.5, label_catalogue={"hen": "chicken"})
+    assert model.is_calibrated
+    assert model.catalogue_.display_name("hen") == "chicken"
+    with pytest.raises(ramify.DataError, match="no rows"):
+        model.calibrate([], [])
+
+
 def test_models_that_use_their_input_learn_the_toy_data(key):
     make, uses_input = MODELS[key]
     model = make().fit(TEXTS, LABELS)

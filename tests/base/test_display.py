@@ -46,5 +46,11 @@ def test_notebooks(ranking):
     assert "not fitted" in shown[1]
     assert "5 labels, fitted on 36 samples" in shown[3]
     assert "nDCG" in shown[4]
+    named = model.set_catalogue({label: f"<{label}>" for label in model.labels_}).predict_topk(TEXTS[:1], k=2)
+    label = named.labels()[0][0][0]
+    ET.fromstring(f"<div>{named._repr_html_()}</div>")
+    assert f"&lt;{label}&gt; (" in named._repr_html_()  # its name
+    assert named.to_columns()["name"][0] == f"<{label}>"
+    assert named.to_columns()["label"][0] == label
     assert repr(ranking) == "<Ranking: 2 rows, top 2 of 3 labels>"
     assert "<td></td>" in html_table([["a", "b"], ["c"]])

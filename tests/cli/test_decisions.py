@@ -9,6 +9,7 @@ import pytest
 
 import ramify
 from ramify.cli.main import main
+from ramify.models import level_checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +154,111 @@ def test_explain(files, run, tmp_path):
     page = tmp_path / "page.html"
     run("explain", "model", "Return the sum of an array", "--html", str(page))
     assert "<span" in page.read_text()
+
+
+def test_a_word_that_is_its_own_stem_is_one_term(run):
+    levels = json.loads(run("explain", "model", "Return the sum of an array", "--json").out)["levels"]
+    for level in levels:
+        terms = [term for term, _ in level["contributions"]]
+        assert "array" in terms
+        assert len(terms) == len(set(terms))
+        total = level["bias"] + sum(value for _, value in level["contributions"])
+        assert total == pytest.approx(level["margin"], abs=1e-3)
+
+
+def test_messages_of_options_that_contradict_each_other(files, run):
+    for command, said in (
+        (["explain", "model", "a text", "--label", "no such label"], "error: the model knows no label"),
+        (["predict", "model", "test.jsonl", "--rule", "top-k=2", "--threshold", "0.2"], "leave out one of them"),
+        (["predict", "raw", "test.jsonl", "--names", "en"], "has no label names"),
+        (["predict", "model", "test.jsonl", "--allow-prefix", "modul:"], "no label starts with 'modul:'"),
+        (["compare", "model", "raw", "test.jsonl", "--k", "0"], "k must be a positive integer"),
+        (["evaluate", "model", "test.jsonl", "--annif", "--deciles"], "--deciles has no effect"),
+        (["evaluate", "model", "test.jsonl", "--results-file", "x.tsv"], "add --annif"),
+        (["evaluate", "model", "raw", "test.jsonl", "--ci"], "--json only"),
+        (["evaluate", "model", "raw", "test.jsonl", "--rule", "top-k"], "evaluate one model"),
+        (["evaluate", "model", "test.jsonl", "--by", "lang", "--filter", "test.jsonl"], "cannot be combined"),
+    ):
+        assert said in run(*command, status=1).err, command
+
+
+def test_a_missing_catalogue_is_reported_before_training(files, run, tmp_path):
+    out = tmp_path / "model"
+    said = run("train", "xr-linear", "no-such-file.jsonl", "--out", str(out), "--labels", "no.tsv", status=1).err
+    assert "no.tsv: no such file" in said  # not the data file, which is read later
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "tsv", "csv", "npz", "parquet"])
+def test_label_sets_in_files(files, run, tmp_path, suffix):
+    """Sets of all sizes, the empty one among them, are evaluated as the model itself would be."""
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    out = str(tmp_path / f"sets.{suffix}")
+    run("predict", "model", "test.jsonl", "--rule", "threshold=0.7", "--names", "en", "--out", out)
+    model, data = ramify.load(files / "model"), ramify.read(files / "test.jsonl")
+    sets = model.predict_sets(data.texts, rule="threshold=0.7")
+    assert {0, 1, 2} <= {len(row) for row in sets.labels()}
+    values = json.loads(run("evaluate", out, "test.jsonl", "--json", "--protocol", "all", "--ci").out)
+    assert values["P@1"] == pytest.approx(ramify.evaluate(sets, data.labels())["P@1"])
+    assert "P@1" in values["intervals"]
+    if suffix in ("tsv", "csv"):
+        assert any(
+            line.endswith("name of module:ast") for line in (tmp_path / f"sets.{suffix}").read_text().split("\n")
+        )
+
+
+def test_groups_are_measured_as_the_whole(run, tmp_path):
+    data = tmp_path / "data.jsonl"
+    rows = [{"text": "syntax tree of a module", "labels": ["module:ast"], "lang": "en"} for _ in range(3)]
+    rows += [{"text": "nothing", "labels": ["unheard of"], "lang": "xx"}]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = run("evaluate", "model", str(data), "--by", "lang", "--deciles").out
+    assert "by label frequency decile, 1 is" in shown
+    values = json.loads(run("evaluate", "model", str(data), "--by", "lang", "--json", "--ks", "1,2").out)
+    assert values["by"]["xx"] is None  # the model knows none of its labels
+    assert set(values["by"]["en"]) == set(values) - {"by"}
+    rows[3]["lang"] = "en"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = json.loads(run("evaluate", "model", str(data), "--by", "lang", "--json").out)
+    assert values.pop("by") == {"en": values}
+
+
+def test_the_card_of_a_calibrated_model(run):
+    card = run("card", "model", "--data", "test.jsonl").out
+    for text in (
+        "from 400 rows",
+        "`maximize-f1`",
+        "name of module:builtins (",
+        "at probability >= 0.5",
+        "ECE@1",
+        "predict_sets(",
+    ):
+        assert text in card
+    assert "none: raw scores" in run("card", "raw").out
+
+
+def test_an_estimate_and_further_seeds_leave_checkpoints_alone(files, run, tmp_path, monkeypatch):
+    """Checkpoints of an interrupted training survive a dry run, and the same command resumes from them."""
+    save = level_checkpoints.save_checkpoint
+    checkpoints = tmp_path / "c"
+
+    def interrupt(path, *rest):
+        save(path, *rest)
+        if path.parent == stop_in:
+            raise KeyboardInterrupt
+
+    command = ["train", "xr-linear", "train.jsonl", "--quiet", "--out", str(tmp_path / "m")]
+    command += ["--checkpoints", str(checkpoints)]
+    for options, stop_in in (
+        (["--calibrate", "auto"], checkpoints),  # after the copy that calibrates has been trained
+        (["--seeds", "2", "--dev", "test.jsonl"], checkpoints / "seed-1"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(level_checkpoints, "save_checkpoint", interrupt)
+            run(*command, *options, status=130)
+        kept = sorted(path.name for path in stop_in.iterdir() if path.name.startswith("tree"))
+        assert kept
+        run(*command, *options, "--dry-run")
+        assert sorted(path.name for path in stop_in.iterdir() if path.name.startswith("tree")) == kept
+        run(*command, *options)
+        assert not [path for path in stop_in.iterdir() if path.name.startswith("tree")]

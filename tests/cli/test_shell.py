@@ -315,7 +315,7 @@ def test_every_command_shows_examples():
 
 @pytest.mark.parametrize("line", sorted({line for lines in EXAMPLES.values() for line in lines}))
 def test_examples_are_valid(line):
-    command = line.split("ramify ", 1)[1].split(" > ")[0].split(" >> ")[0].split(" | ")[0].split()
+    command = shlex.split(line.split("ramify ", 1)[1].split(" > ")[0].split(" >> ")[0].split(" | ")[0])
     if "--help" not in command:
         make_parser().parse_args(command)
 

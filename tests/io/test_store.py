@@ -444,3 +444,15 @@ def check_failing_save(folder, kind):
     assert "could not be saved, and is as it was before" in result.stdout, result.stderr
     assert Store(folder / "m", verify=True).kind == "x"
     assert [path.name for path in folder.iterdir()] == ["m"]
+
+
+def test_a_save_ends_where_no_directory_can_be_made(tmp_path, monkeypatch):
+    """As below /proc, or if somebody removes the parent meanwhile."""
+
+    def fail(self, *args, **options):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    model = ramify.Popular().fit(["a"], [["b"]])
+    monkeypatch.setattr(Path, "mkdir", lambda self, *a, **o: fail(self) if self.name.startswith(".m.") else None)
+    with pytest.raises(OSError, match="could not be saved"):
+        model.save(tmp_path / "m")

@@ -155,3 +155,15 @@ def test_features_and_bad_input(data):
         model.explain(5)
     with pytest.raises(ramify.NotFittedError):
         ramify.XRLinear().explain("a")
+
+
+def test_rows_of_frames(data):
+    pd = pytest.importorskip("pandas")
+    X, y, _ = data
+    frame = pd.DataFrame({"title": [text[:30] for text in X[:200]], "body": X[:200]}, index=range(7, 207))
+    for make in (lambda: ramify.XRLinear(verbose=0), lambda: ramify.Popular()):
+        model = make().fit(frame, y[:200])
+        expected = model.explain({"title": X[0][:30], "body": X[0]}, without=["a"])
+        assert model.explain(frame.head(1), without=["a"]).to_dict() == expected.to_dict()
+        texts = make().fit(frame["body"], y[:200])
+        assert texts.explain(frame["body"].head(1)).to_html() == texts.explain(X[0]).to_html()

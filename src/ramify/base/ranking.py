@@ -204,30 +204,30 @@ class Ranking:
     # ---- frames ----
 
     def to_columns(self) -> dict[str, list[Any]]:
-        """One entry for each ranked label: row index, rank from 1, label and score."""
+        """One entry for each ranked label: row index, rank from 1, label, score, and name if there is a catalogue."""
         rows, positions = np.nonzero(self.ids >= 0)
         ids = self.ids[rows, positions].tolist()
-        return {
-            "row": rows.tolist(),
-            "rank": (positions + 1).tolist(),
-            "label": ids if self.names is None else [self.names[i] for i in ids],
-            "score": self.scores[rows, positions].tolist(),
-        }
+        labels: list[Any] = ids if self.names is None else [self.names[i] for i in ids]
+        columns: dict[str, list[Any]] = {"row": rows.tolist(), "rank": (positions + 1).tolist(), "label": labels}
+        columns["score"] = self.scores[rows, positions].tolist()
+        if self.catalogue is not None:
+            columns["name"] = [self.catalogue.display_name(label) for label in labels]
+        return columns
 
     def to_pandas(self) -> Any:
-        """Pandas DataFrame with the columns row, rank, label and score."""
+        """Pandas DataFrame with the columns of `to_columns`."""
         import pandas as pd
 
         return pd.DataFrame(self.to_columns())
 
     def to_polars(self) -> Any:
-        """Polars DataFrame with the columns row, rank, label and score."""
+        """Polars DataFrame with the columns of `to_columns`."""
         import polars as pl
 
         return pl.DataFrame(self.to_columns())
 
     def to_arrow(self) -> Any:
-        """Arrow table with the columns row, rank, label and score."""
+        """Arrow table with the columns of `to_columns`."""
         import pyarrow as pa
 
         return pa.table(self.to_columns())
@@ -240,5 +240,6 @@ class Ranking:
     def _repr_html_(self) -> str:
         """Show the first rows in a notebook."""
         head = self[:SHOWN_ROWS].top(min(self.k, SHOWN_LABELS)) if len(self) and self.k else self
-        rows = [[str(i), *(f"{label} ({score:.3g})" for label, score in row)] for i, row in enumerate(head.labels())]
+        shown = head.labels(names=self.catalogue is not None)
+        rows = [[str(i), *(f"{label} ({score:.3g})" for label, score in row)] for i, row in enumerate(shown)]
         return html_table([["row", *(str(i + 1) for i in range(head.k))], *rows], repr(self)[1:-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,13 @@ def _about(model: Model, store: Store, path: str) -> list[str]:
         ["training samples", f"{model.label_counts_.n_samples:,}"],
         ["labels with one sample", f"{int((counts == 1).sum()):,}"],
         ["size", f"{size / 1e6:.1f} MB"],
+        ["probabilities", f"from {model.calibration_.n_rows:,} rows" if model.calibration_ else "none: raw scores"],
+        *([] if model.rule_ is None else [["decision rule", f"`{model.rule_.name}`"]]),
         ["written by", f"Ramify {store.library_version}"],
     ]
     best = np.argsort(-counts, kind="stable")[:_FREQUENT]
-    frequent = ", ".join(f"{model.labels_[int(i)]} ({int(counts[i]):,})" for i in best)
+    name = str if model.catalogue_ is None else model.catalogue_.display_name
+    frequent = ", ".join(f"{name(model.labels_[int(i)])} ({int(counts[i]):,})" for i in best)
     return [
         f"# {Path(path).resolve().name}",
         "",
@@ -78,9 +82,12 @@ def _results(model: Model, args: argparse.Namespace) -> list[str]:
         return []
     data = read_data(args.data, args)
     k = min(model.n_labels, 100)
-    ranking = Ranking.concat(list(predict_batches(model, data, k)))
+    rank = partial(model.predict_topk, k=k, probabilities=model.is_calibrated)
+    ranking = Ranking.concat(list(predict_batches(model, data, k, rank)))
     result = evaluate(ranking, data.labels(), model.label_counts_, threshold=model.threshold)
     notes = [f"- {note}" for note in result.notes()]
+    if result.reliability is not None:
+        notes += [f"- {', '.join(f'{name} {v:.4f}' for name, v in result.reliability.to_dict().items())}"]
     return [f"## Results on {data.name}", "", format_table(result.table(), "markdown"), "", *notes, ""]
 
 
@@ -94,5 +101,6 @@ def _use(model: Model, path: str) -> list[str]:
         "",
         f"model = ramify.load({Path(path).name!r})",
         f"model.predict_topk({example}, k=5).labels()",
+        *([] if model.rule_ is None else [f"model.predict_sets({example}).labels()  # as many as the rule chooses"]),
         "```",
     ]

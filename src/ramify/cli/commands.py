@@ -12,8 +12,8 @@ from typing import Any
 
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
-from ramify.cli.decide import model_inputs, print_annif, print_groups
-from ramify.cli.evaluations import comparison, evaluate_predictions, seeds_table
+from ramify.cli.decide import model_inputs, print_annif, print_groups, read_groups
+from ramify.cli.evaluations import check_evaluate_options, comparison, evaluate_predictions, seeds_table, unseen
 from ramify.cli.options import configured_model, load_model, read_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
@@ -27,6 +27,7 @@ from ramify.cli.training import (
     fit_options,
 )
 from ramify.features.defaults import suggest
+from ramify.io.catalogue import LabelCatalogue
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
 from ramify.io.formats import write
@@ -44,6 +45,7 @@ def train(args: argparse.Namespace) -> None:
     if args.quiet:
         model.set_params(verbose=0)
     check_train_options(model, args)
+    catalogue = LabelCatalogue.of(args.labels) if args.labels else None  # reports what is wrong before the work
     if not args.dry_run:
         check_output(args.out)
     if args.checkpoints is not None:
@@ -70,8 +72,7 @@ def train(args: argparse.Namespace) -> None:
         raise
     if held_out is not None:
         model.calibrate(model_inputs(model, held_out), held_out.labels())
-    if args.labels:
-        model.set_catalogue(args.labels)
+    model.set_catalogue(catalogue)
     seconds = time.perf_counter() - started
     model.save(args.out)
     if not args.quiet:
@@ -84,6 +85,8 @@ def train(args: argparse.Namespace) -> None:
         results = [_evaluate(model, dev, args)]
         for seed in range(model.seed + 1, model.seed + args.seeds):
             again = model.clone().set_params(seed=seed)
+            if args.checkpoints is not None:  # the first training resumes from its own
+                again.set_params(checkpoint_dir=str(Path(args.checkpoints) / f"seed-{seed}"))
             fit_model(again, data, options)
             results.append(_evaluate(again, dev, args))
         print_table(seeds_table(results), title=f"mean and standard deviation over {args.seeds} seeds")
@@ -93,6 +96,7 @@ def train(args: argparse.Namespace) -> None:
 
 def evaluate_model(args: argparse.Namespace) -> None:
     """``ramify evaluate``: one or several models, or files of predictions."""
+    check_evaluate_options(args)
     for name in args.models:
         if not Path(name).is_file():
             Store(name)  # reports what is no model before the data are read
@@ -117,11 +121,15 @@ def evaluate_model(args: argparse.Namespace) -> None:
     result = results[args.models[0]]
     print_evaluation(result, args.table)
     if args.deciles:
-        deciles = result.deciles()
-        shown = [name for name in ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10", "R@100", "macro-F1") if name in deciles]
-        rows = [["decile", *shown], *([str(i + 1), *(f"{deciles[name][i]:.2f}" for name in shown)] for i in range(10))]
-        title = "by label frequency decile, 1 is the most frequent; deciles sum to the total, except F1"
-        print_table(rows, title=title, style=args.table)
+        _print_deciles(result, args)
+
+
+def _print_deciles(result: Evaluation, args: argparse.Namespace) -> None:
+    deciles = result.deciles()
+    shown = [name for name in ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10", "R@100", "macro-F1") if name in deciles]
+    rows = [["decile", *shown], *([str(i + 1), *(f"{deciles[name][i]:.2f}" for name in shown)] for i in range(10))]
+    title = "by label frequency decile, 1 is the most frequent; deciles sum to the total, except F1"
+    print_table(rows, title=title, style=args.table)
 
 
 def _values(result: Evaluation, args: argparse.Namespace) -> dict[str, Any]:
@@ -144,33 +152,52 @@ def _evaluate_otherwise(args: argparse.Namespace, data: Dataset) -> None:
     elif args.annif:
         print_annif(Ranking.concat(list(predict_batches(model, data, max(5, args.limit)))), data, args)
     else:
-        print_evaluation(_evaluate(model, data, args), args.table)
-        ranking = Ranking.concat(list(predict_batches(model, data, min(model.n_labels, 100))))
-        print_groups(model, ranking, data, args, partial(evaluate, y_train=model.label_counts_, unseen=_unseen(args)))
+        groups = read_groups(args, len(data))
+        ranking, labels = _rank(model, data, args), data.labels()
+        result = _measure(model, ranking, labels, args=args)
+        by = {}
+        for value, rows in groups.items():
+            truth, known = [labels[i] for i in rows], model.labels_.ids
+            is_known = any(label in known for row in truth for label in row)  # otherwise there is nothing to measure
+            by[value] = _measure(model, ranking[rows], truth, args=args) if is_known else None
+        if args.json:
+            found = {value: None if r is None else _values(r, args) for value, r in by.items()}
+            print(json.dumps({**_values(result, args), "by": found}))
+            return
+        print_evaluation(result, args.table)
+        if args.deciles:
+            _print_deciles(result, args)
+        print_groups(groups, by, args)
 
 
 def _evaluate(model: Model, data: Dataset, args: argparse.Namespace) -> Evaluation:
+    pairs = _read_pairs(args.filter, data, model, args) if getattr(args, "filter", None) else None
+    return _measure(model, _rank(model, data, args), data.labels(), args=args, filter_pairs=pairs)
+
+
+def _rank(model: Model, data: Dataset, args: argparse.Namespace) -> Ranking:
+    """Rank at least 100 labels, for F1; by probability, if the model is calibrated."""
     ks = getattr(args, "ks", None)
-    k = min(model.n_labels, max(100, *ks) if ks else 100)  # at least 100, for F1
+    k = min(model.n_labels, max(100, *ks) if ks else 100)
     rank = partial(model.predict_topk, k=k, probabilities=True) if model.is_calibrated else None
+    return Ranking.concat(list(predict_batches(model, data, k, rank)))
+
+
+def _measure(
+    model: Model, ranking: Ranking, labels: Any, *, args: argparse.Namespace, filter_pairs: Any = None
+) -> Evaluation:
     return evaluate(
-        Ranking.concat(list(predict_batches(model, data, k, rank))),
-        data.labels(),
+        ranking,
+        labels,
         model.label_counts_,
-        ks=ks,
+        ks=getattr(args, "ks", None),
         threshold=model.threshold,
         propensity=getattr(args, "propensity", "default"),
-        unseen=_unseen(args),
+        unseen=unseen(args),
         confidence=getattr(args, "ci", None),
-        filter_pairs=_read_pairs(args.filter, data, model, args) if getattr(args, "filter", None) else None,
+        filter_pairs=filter_pairs,
         threads=args.threads,
     )
-
-
-def _unseen(args: argparse.Namespace) -> str:
-    """What happens to true labels that the model does not know: --protocol, or --unseen."""
-    protocol = getattr(args, "protocol", None)
-    return {"all": "count", "seen": "drop"}.get(protocol or "", getattr(args, "unseen", "count"))
 
 
 def _read_pairs(path: str, data: Dataset, model: Model, args: argparse.Namespace) -> list[list[int]]:

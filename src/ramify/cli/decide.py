@@ -15,16 +15,19 @@ from ramify.base.types import LongArray
 from ramify.cli.options import read_data, regular_file
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
+from ramify.cli.training import check_output
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
 from ramify.io.formats import detect_format
 from ramify.metrics import annif_label_table, annif_metrics, compare
+from ramify.metrics.report import Evaluation
 from ramify.models import load
 from ramify.models.base import Model
 
 
 def calibrate(args: argparse.Namespace) -> None:
     """``ramify calibrate``."""
+    check_output(args.out or args.model)
     model = load(args.model)
     own = {"threads": model.threads, "verbose": model.verbose}  # parameters that the command line does not change
     model.set_params(threads=args.threads, verbose=0)
@@ -43,8 +46,7 @@ def compare_models(args: argparse.Namespace) -> None:
     """``ramify compare``."""
     models = [load(path).set_params(threads=args.threads, verbose=0) for path in (args.model, args.other)]
     data = read_data(args.file, args)
-    k = max(args.k, 10)
-    a, b = (Ranking.concat(list(predict_batches(model, data, min(k, model.n_labels)))) for model in models)
+    a, b = (Ranking.concat(list(predict_batches(model, data, args.k))) for model in models)
     found = compare(a, b, data.labels(), models[0].label_counts_, k=args.k, confidence=args.confidence)
     if args.json:
         print(json.dumps(found.to_dict()))
@@ -64,8 +66,8 @@ def model_inputs(model: Model, data: Dataset) -> Any:
 # ---- ramify evaluate ----
 
 
-def read_groups(args: argparse.Namespace) -> dict[str, LongArray]:
-    """Rows of each value of the field ``--by`` of a file of JSON Lines."""
+def read_groups(args: argparse.Namespace, n_rows: int) -> dict[str, LongArray]:
+    """Rows of each value of the field ``--by`` of a file of JSON Lines with `n_rows` samples."""
     with regular_file(args.file) as path:
         if detect_format(path) != "jsonl":
             raise DataError("--by reads a field of JSON Lines; convert the file with `ramify data convert`")
@@ -73,20 +75,22 @@ def read_groups(args: argparse.Namespace) -> dict[str, LongArray]:
         lines = (line for _, line in read_lines(path, args.encoding, BadLines(path, skip=False)) if line.strip())
         for row, line in enumerate(lines):
             rows.setdefault(str(json.loads(line).get(args.by, "(none)")), []).append(row)
+    if sum(map(len, rows.values())) != n_rows:
+        raise DataError("--by cannot be combined with skipped lines: the rows do not match")
     return {value: np.array(found) for value, found in sorted(rows.items())}
 
 
-def print_groups(model: Model, ranking: Ranking, data: Dataset, args: argparse.Namespace, evaluate: Any) -> None:
-    """Print the main metrics of each group of rows."""
-    groups, labels = read_groups(args), data.labels()
-    if sum(map(len, groups.values())) != len(data):
-        raise DataError("--by cannot be combined with skipped lines: the rows do not match")
-    results = {value: evaluate(ranking[rows], [labels[i] for i in rows]) for value, rows in groups.items()}
+def print_groups(groups: dict[str, LongArray], results: dict[str, Evaluation | None], args: argparse.Namespace) -> None:
+    """Print the main metrics of each group of rows; none for a group without a label that the model knows."""
     shown = ["P@1", "P@5", "nDCG@5", "R@10", "micro-F1"]
-    names = [name for name in shown if all(name in r.to_dict() for r in results.values())]
+    values = {value: {} if r is None else r.to_dict() for value, r in results.items()}
+    names = [name for name in shown if any(name in r for r in values.values())]
     table = [[args.by, "rows", *names]]
-    table += [[v, f"{len(groups[v]):,}", *(f"{r[name]:.2f}" for name in names)] for v, r in results.items()]
-    print_table(table, title=f"by {args.by}")
+    table += [
+        [v, f"{len(groups[v]):,}", *(f"{r[name]:.2f}" if name in r else "" for name in names)]
+        for v, r in values.items()
+    ]
+    print_table(table, title=f"by {args.by}", style=args.table)
 
 
 def print_annif(ranking: Ranking, data: Dataset, args: argparse.Namespace) -> None:
@@ -96,7 +100,7 @@ def print_annif(ranking: Ranking, data: Dataset, args: argparse.Namespace) -> No
         print(json.dumps(found))
     else:
         rows = [[name, f"{v:.4f}" if isinstance(v, float) else f"{v:,}"] for name, v in found.items()]
-        print_table([["metric", "value"], *rows], title=f"as annif eval, limit {args.limit}")
+        print_table([["metric", "value"], *rows], title=f"as annif eval, limit {args.limit}", style=args.table)
     if args.results_file:
         name = None if ranking.catalogue is None else ranking.catalogue.display_name
         table = annif_label_table(ranking, data.labels(), limit=args.limit, threshold=args.annif_threshold, names=name)

@@ -21,8 +21,31 @@ SHOWN = ("P@1", "P@3", "P@5", "nDCG@5", "PSP@5", "R@10", "R@100", "micro-F1")
 """Metrics of a comparison, as far as they were computed."""
 
 
+def unseen(args: argparse.Namespace) -> str:
+    """What happens to true labels that the model does not know: --protocol, or --unseen."""
+    protocol = getattr(args, "protocol", None)
+    return {"all": "count", "seen": "drop"}.get(protocol or "", getattr(args, "unseen", "count"))
+
+
+def check_evaluate_options(args: argparse.Namespace) -> None:
+    """Raise for options of ``ramify evaluate`` that would have no effect."""
+    is_annif = args.annif or args.rule is not None
+    ignored = {"--deciles": args.deciles, "--ci": args.ci is not None}
+    ignored |= {"--filter": args.filter, "--ks": args.ks, "--by": args.by}
+    for option in [name for name, value in ignored.items() if value and is_annif]:
+        raise ValueError(f"{option} has no effect on the metrics of Annif, which --annif and --rule print")
+    if args.results_file and not is_annif:
+        raise ValueError("--results-file is a table of Annif's metrics: add --annif or --rule")
+    if args.by and args.filter:
+        raise ValueError("--by cannot be combined with --filter, whose pairs name rows of the whole file")
+    if len(args.models) > 1 and not args.json and (args.deciles or args.ci is not None):
+        raise ValueError("--deciles and --ci of several models are printed with --json only; or name one model")
+
+
 def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> Evaluation:
     """Compare a file of predictions with labeled data, row by row, or by id where both have ids."""
+    if args.filter:
+        raise ValueError("--filter is for models; saved predictions are evaluated as they are")
     ranking, ids = read_predictions(path)
     if ids is not None and data.ids is not None:
         row_of = {str(i): row for row, i in enumerate(ids)}
@@ -42,7 +65,8 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
         y_train,
         ks=args.ks,
         propensity=args.propensity,
-        unseen=args.unseen,
+        unseen=unseen(args),
+        confidence=args.ci,
         threads=args.threads,
     )
 

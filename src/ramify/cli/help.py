@@ -21,6 +21,7 @@ EXAMPLES = {
         "ramify train xr-linear train.jsonl --out model/ --dev dev.jsonl",
         "ramify train xr-linear train.tsv.gz --out model/ --set n_trees=3 --set tree.max_leaf_size=50",
         "ramify train xr-linear train.jsonl --out model/ --preset pecos",
+        "ramify train xr-linear train.jsonl --out model/ --labels vocabulary.tsv --calibrate dev.jsonl",
         "ramify train xr-linear train.jsonl --dry-run",
         "ramify train xr-transformer train.jsonl --out model/ --set encoder=path/or/hub-name --set encoder.frozen=true",
         "ramify train xr-linear --help",
@@ -36,17 +37,21 @@ EXAMPLES = {
         "ramify evaluate first/ second/ test.jsonl --table markdown",
         "ramify evaluate predictions.jsonl test.jsonl --train train.jsonl",
         "ramify evaluate model/ test.jsonl --propensity 0.6,2.6",
+        "ramify evaluate model/ test.jsonl --annif --limit 20",
     ],
     "calibrate": [
         "ramify calibrate model/ dev.jsonl",
-        "ramify calibrate model/ dev.jsonl --rule target-recall=0.8 --out calibrated/",
+        "ramify calibrate model/ dev.jsonl --rule target-precision=0.7 --out precise/",
     ],
     "compare": ["ramify compare model/ other/ test.jsonl"],
     "explain": [
-        'ramify explain model/ "solve a linear system"',
-        'ramify explain model/ "solve a linear system" --label module:numpy.linalg --without linear',
+        'ramify explain model/ "Return the sum of an array of numbers."',
+        'ramify explain model/ "Return the sum of an array of numbers." --label module:array --without array',
     ],
-    "labels": ["ramify labels model/", "ramify labels model/ --set names.tsv"],
+    "labels": [
+        "ramify labels model/ --set vocabulary.tsv",
+        "ramify labels model/ --find whale --language en",
+    ],
     "inspect": [
         "ramify inspect model/ --verify",
         "ramify inspect model/ --data test.jsonl",

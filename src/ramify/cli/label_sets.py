@@ -33,6 +33,10 @@ def add_label_set_options(parser: argparse.ArgumentParser) -> None:
 
 def predictor(model: Model, args: argparse.Namespace) -> Callable[[Any], Ranking]:
     """Return what predicts a batch: a ranking of k labels, or label sets by a rule, with the filters of the command."""
+    if args.rule is not None and args.threshold is not None:
+        raise ValueError("--rule and --threshold both choose the labels of a row; leave out one of them")
+    if args.names is not None and model.catalogue_ is None:
+        raise DataError(f"{args.model} has no label names; add them with `ramify labels {args.model} --set FILE`")
     rule = args.rule if args.rule is not None or args.threshold is None else _threshold_rule(model, args.threshold)
     allow = _filter(model, args)
     if rule is None:
@@ -49,6 +53,9 @@ def _threshold_rule(model: Model, threshold: float) -> Any:
 def _filter(model: Model, args: argparse.Namespace) -> LabelFilter | None:
     if not (args.allow or args.deny or args.allow_prefix):
         return None
+    for prefix in args.allow_prefix or ():
+        if not len(model.label_filter(allow_prefix=prefix)):
+            raise DataError(f"no label starts with {prefix!r}, but there is {str(model.labels_[0])!r}, for example")
     return model.label_filter(
         allow=given_labels(model, args.allow) if args.allow else None,
         deny=given_labels(model, args.deny) if args.deny else None,

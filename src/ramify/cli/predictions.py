@@ -1,8 +1,10 @@
 """Files of predictions: written by ``ramify predict --out``, read by ``ramify evaluate``.
 
 JSON Lines have an object for each sample: ``id`` (if it has one) and ``labels``, a list of ``label`` and ``score``. TSV
-and CSV have a line for each predicted label. Parquet has the columns ``id``, ``labels`` and ``scores``. NPZ has the
-scores as a CSR matrix (n × L), as `scipy.sparse.save_npz` writes it, and ``label_names``.
+and CSV have a line for each predicted label; that of a sample without any has only its id. Parquet has the columns
+``id``, ``labels`` and ``scores``. All of them have the names of the labels with ``--names``; JSON Lines also without
+it, if the model has a label catalogue. NPZ has the scores as a CSR matrix (n × L), as `scipy.sparse.save_npz` writes
+it, and ``label_names``.
 """
 
 from __future__ import annotations
@@ -50,18 +52,18 @@ def prediction_format(path: str | None) -> str:
 
 @contextlib.contextmanager
 def open_predictions(path: str | None, kind: str, language: str | None = None) -> Iterator[PredictionWriter]:
-    """Open a file for predictions; None: standard output. JSON Lines have the names of labels in a language."""
+    """Open a file for predictions, with the names of labels in a language; None: standard output."""
     if path is None:
         yield _Lines(sys.stdout, language)
         return
     with open_for_writing(path) as file:
         if kind in ("npz", "parquet"):
-            table = _Table()
+            table = _Table(language)
             yield table
             (table.save_npz if kind == "npz" else table.save_parquet)(file)
             return
         with io.TextIOWrapper(file, encoding="utf-8", write_through=True, newline="") as text:
-            yield _Lines(text, language) if kind == "jsonl" else _Cells(text, "\t" if kind == "tsv" else ",")
+            yield _Lines(text, language) if kind == "jsonl" else _Cells(text, "\t" if kind == "tsv" else ",", language)
 
 
 class _Lines:
@@ -83,22 +85,35 @@ class _Lines:
 class _Cells:
     """TSV or CSV: a line for each label of each sample."""
 
-    def __init__(self, out: IO[str], delimiter: str) -> None:
+    def __init__(self, out: IO[str], delimiter: str, language: str | None) -> None:
         self._writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
-        self._writer.writerow(["id", "rank", "label", "score"])
+        self._language = language
+        self._writer.writerow(["id", "rank", "label", "score", *([] if language is None else ["name"])])
         self._row = 0
 
     def write(self, ranking: Ranking, keys: list[Key]) -> None:
         for labels, key in zip(ranking.labels(), keys, strict=True):
             name = next(iter(key.values()), self._row)
-            self._writer.writerows([name, i + 1, label, f"{score:.6g}"] for i, (label, score) in enumerate(labels))
+            shown = _names(ranking, [label for label, _ in labels], self._language)
+            if not labels:  # a label set may be empty; the reader must know of the sample
+                self._writer.writerow([name, "", "", "", *([] if self._language is None else [""])])
+            for i, (label, score) in enumerate(labels):
+                self._writer.writerow([name, i + 1, label, f"{score:.6g}", *shown[i : i + 1]])
             self._row += 1
+
+
+def _names(ranking: Ranking, labels: list[Any], language: str | None) -> list[str]:
+    """Names of labels in a language, if one is wanted and the model knows names."""
+    if language is None or ranking.catalogue is None:
+        return []
+    return [ranking.catalogue.display_name(label, language) for label in labels]
 
 
 class _Table:
     """Rankings of all samples, written at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: str | None) -> None:
+        self._language = language
         self._rankings: list[Ranking] = []
         self._keys: list[Key] = []
 
@@ -127,9 +142,12 @@ class _Table:
             import pyarrow.parquet as parquet
         except ImportError as error:
             raise ImportError("writing Parquet needs pyarrow: pip install 'ramify[parquet]'") from error
-        rows = self._all().labels()
+        ranking = self._all()
+        rows = ranking.labels()
         columns: dict[str, Any] = {"labels": [[x for x, _ in row] for row in rows]}
         columns["scores"] = pa.array([[score for _, score in row] for row in rows], pa.list_(pa.float32()))
+        if self._language is not None:
+            columns["names"] = [_names(ranking, labels, self._language) for labels in columns["labels"]]
         if any(self._keys):
             columns = {"id": [next(iter(key.values()), None) for key in self._keys], **columns}
         parquet.write_table(pa.table(columns), file)
@@ -177,7 +195,9 @@ def _read_cells(path: str) -> _Rows:
     rows: dict[str, list[tuple[Any, float]]] = {}
     try:
         for cells in reader:
-            rows.setdefault(cells["id"], []).append((cells["label"], float(cells["score"])))
+            row = rows.setdefault(cells["id"], [])
+            if cells["label"] or cells["score"]:
+                row.append((cells["label"], float(cells["score"])))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path}:{reader.line_num}: expected the columns id, rank, label and score: {error}") from None
     return list(rows.values()), list(rows)

@@ -150,6 +150,8 @@ def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
         subset = data.subset(np.sort(random.permutation(len(data))[:size]))
         started = time.perf_counter()
         trained = model.clone().set_params(verbose=0)
+        if hasattr(trained, "checkpoint_dir"):
+            trained.set_params(checkpoint_dir=None)  # an estimate must not touch those of the training
         fit_model(trained, subset, {})
         seconds.append(time.perf_counter() - started)
         with tempfile.TemporaryDirectory() as directory:

@@ -86,9 +86,12 @@ def _locked_directory(target: Path, suffix: str) -> tuple[Path, int]:
     while True:
         path = target.with_name(f".{target.name}.{secrets.token_hex(6)}{suffix}")
         try:
-            path.mkdir()
+            path.mkdir()  # without a parent it fails, and would fail again
+        except FileExistsError:
+            continue
+        try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        except (FileExistsError, FileNotFoundError):
+        except FileNotFoundError:  # taken for a leftover by another process, and removed
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -118,8 +118,11 @@ def compare(
     a, b : rankings with at least k labels of each row; their labels may have different ids
     y_true : true labels, as lists, or as an indicator if both have the same labels
     y_train : training labels or `LabelCounts` in the order of A's labels; for the table by decile
+    k : largest cutoff; those of 1, 3, 5 and 10 below it are shown, too
     """
-    ks = [cutoff for cutoff in (1, 3, 5, 10) if cutoff <= k] or [k]
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise ValueError(f"k must be a positive integer; got {k!r}")
+    ks = [*(cutoff for cutoff in (1, 3, 5, 10) if cutoff < k), int(k)]
     if any(ranking.k < min(ks[-1], ranking.n_labels) for ranking in (a, b)):
         raise DataError(f"both rankings need at least {ks[-1]} labels of each row; they have {a.k} and {b.k}")
     a, b = _with_common_ids(a, b)

@@ -94,7 +94,8 @@ class Evaluation:
     def notes(self) -> list[str]:
         """Notes below the table."""
         f1 = ", ".join(f"{name} {v[0]:.2f}" for name, v in self.f1.items())
-        notes = [f"{f1} at score >= {self.threshold:g}; percent, over {self.n_rows:,} rows"]
+        value = "score" if self.reliability is None else "probability"
+        notes = [f"{f1} at {value} >= {self.threshold:g}; percent, over {self.n_rows:,} rows"]
         if self.f1_is_truncated:
             notes.append(
                 "F1 is computed from the top-k labels only, but more labels reach the threshold; use a larger k"

@@ -88,7 +88,14 @@ class Model(Estimator, Config):
         return self._finish_fit(data, catalogue)
 
     def fit_calibrated(
-        self, X: Any, y: Any, *, fraction: float = 0.1, rule: DecisionRule | str = "maximize-f1", max_rows: int = 10_000
+        self,
+        X: Any,
+        y: Any,
+        *,
+        fraction: float = 0.1,
+        rule: DecisionRule | str = "maximize-f1",
+        max_rows: int = 10_000,
+        label_catalogue: Any = None,
     ) -> Self:
         """Train the model on all rows, and calibrate it as `calibrate` does, without further data.
 
@@ -97,7 +104,7 @@ class Model(Estimator, Config):
         """
         data = self._check_training_data(X, y)
         decisions = cross_fit_decisions(self, data.inputs, data.Y, fraction, max_rows, rule)
-        self.fit(X, y)
+        self.fit(X, y, label_catalogue=label_catalogue)
         self._set_decisions(*decisions)
         return self
 
@@ -116,6 +123,8 @@ class Model(Estimator, Config):
         truth, _ = align_labels(y, self.labels_)
         if truth.shape[0] != len(inputs):
             raise DataError(f"X has {len(inputs)} rows, y has {truth.shape[0]}")
+        if not len(inputs):
+            raise DataError("X has no rows; there is nothing to calibrate on")
         self._set_decisions(*fit_decisions(self, inputs, truth, rule))
         return self
 

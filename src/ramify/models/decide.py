@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +49,10 @@ def cross_fit_decisions(
     order = np.random.default_rng(model.seed).permutation(len(inputs))
     n_held = max(1, min(max_rows, round(fraction * len(inputs))))
     held, rest = np.sort(order[:n_held]), np.sort(order[n_held:])
-    copy = model.clone().fit(take_rows(inputs, rest).data, Y[rest])
+    copy = model.clone()
+    if directory := getattr(copy, "checkpoint_dir", None):  # those of the model itself stay what it resumes from
+        copy.set_params(checkpoint_dir=str(Path(directory) / "calibration"))
+    copy.fit(take_rows(inputs, rest).data, Y[rest])
     copy.calibrate(take_rows(inputs, held).data, Y[held], rule=rule)
     return copy.calibration_, copy.rule_
 

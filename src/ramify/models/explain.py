@@ -23,9 +23,13 @@ def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explana
     """Explain the score of a label for one sample; see `Model.explain`."""
     X = _one_row(x)
     inputs = model._check_predict_inputs(X)
+    document = inputs.data[0] if inputs.kind in ("text", "fields") else None
     if label is None:
         label = model.predict_topk(X, 1).labels()[0][0][0]
-    ids = model.label_filter(allow=[label]).ids
+    try:
+        ids = model.label_filter(allow=[label]).ids
+    except DataError as error:
+        raise DataError(str(error).removeprefix("allow: ")) from None
     if len(ids) != 1:
         raise DataError(f"{len(ids)} labels have the name {label!r}; pass the label itself")
     label_id = int(ids[0])
@@ -38,15 +42,15 @@ def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explana
     if levels is not None:
         method, terms = "linear", _label_terms(levels)
     else:
-        method, terms = "leave-one-out", _leave_one_out(model, X[0], label) if inputs.kind in ("text", "fields") else []
+        method, terms = "leave-one-out", [] if document is None else _leave_one_out(model, document, label)
     removed = None
     if len(without):
-        if inputs.kind not in ("text", "fields"):
+        if document is None:
             raise DataError("words can be left out of texts only")
-        less = model.predict_topk([_without(X[0], set(map(str.lower, without)))], 1, allow=[label])
+        less = model.predict_topk([_without(document, set(map(str.lower, without)))], 1, allow=[label])
         removed = (list(without), float(less.scores[0, 0]))
     return Explanation(
-        X[0] if inputs.kind in ("text", "fields") else None,
+        document,
         label,
         None if model.catalogue_ is None else model.catalogue_.display_name(label),
         float(ranking.scores[0, 0]),
