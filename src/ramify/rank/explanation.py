@@ -193,7 +193,7 @@ def explain_path(
     for t, node in enumerate(path):
         bias = margins[t, m + 1]
         values = shares.T @ (margins[t, :m] - bias)
-        contributions = [(term, float(value)) for term, value in zip(terms, values, strict=True) if value != 0]
+        found = {term: float(value) for term, value in zip(terms, values, strict=True) if value != 0}
         if n_dense:
             found[ENCODER] = float(margins[t, m] - bias)
         contributions = sorted(found.items(), key=lambda pair: -abs(pair[1]))
