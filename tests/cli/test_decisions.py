@@ -175,6 +175,8 @@ def test_messages_of_options_that_contradict_each_other(files, run):
         (["compare", "model", "raw", "test.jsonl", "--k", "0"], "k must be a positive integer"),
         (["evaluate", "model", "test.jsonl", "--annif", "--deciles"], "--deciles has no effect"),
         (["evaluate", "model", "test.jsonl", "--results-file", "x.tsv"], "add --annif"),
+        (["evaluate", "model", "test.jsonl", "--annif", "--limit", "0"], "--limit must be at least 1"),
+        (["evaluate", "model", "pydoc:test", "--by", "lang"], "built-in data do not have"),
         (["evaluate", "model", "raw", "test.jsonl", "--ci"], "--json only"),
         (["evaluate", "model", "raw", "test.jsonl", "--rule", "top-k"], "evaluate one model"),
         (["evaluate", "model", "test.jsonl", "--by", "lang", "--filter", "test.jsonl"], "cannot be combined"),

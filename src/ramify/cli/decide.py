@@ -12,7 +12,7 @@ import numpy as np
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
 from ramify.base.types import LongArray
-from ramify.cli.options import read_data, regular_file
+from ramify.cli.options import is_built_in, read_data, regular_file
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
 from ramify.cli.training import check_output
@@ -68,6 +68,8 @@ def model_inputs(model: Model, data: Dataset) -> Any:
 
 def read_groups(args: argparse.Namespace, n_rows: int) -> dict[str, LongArray]:
     """Rows of each value of the field ``--by`` of a file of JSON Lines with `n_rows` samples."""
+    if is_built_in(args.file):
+        raise DataError("--by reads a field of JSON Lines, which the built-in data do not have")
     with regular_file(args.file) as path:
         if detect_format(path) != "jsonl":
             raise DataError("--by reads a field of JSON Lines; convert the file with `ramify data convert`")

@@ -34,6 +34,8 @@ def check_evaluate_options(args: argparse.Namespace) -> None:
     ignored |= {"--filter": args.filter, "--ks": args.ks, "--by": args.by}
     for option in [name for name, value in ignored.items() if value and is_annif]:
         raise ValueError(f"{option} has no effect on the metrics of Annif, which --annif and --rule print")
+    if args.limit < 1:
+        raise ValueError(f"--limit must be at least 1; got {args.limit}")
     if args.results_file and not is_annif:
         raise ValueError("--results-file is a table of Annif's metrics: add --annif or --rule")
     if args.by and args.filter:

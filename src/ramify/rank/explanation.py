@@ -195,8 +195,8 @@ def explain_path(
         values = shares.T @ (margins[t, :m] - bias)
         found = {term: float(value) for term, value in zip(terms, values, strict=True) if value != 0}
         if n_dense:
-            found[ENCODER] = float(margins[t, m] - bias)
-        contributions = sorted(found.items(), key=lambda pair: -abs(pair[1]))
+            contributions.append((ENCODER, float(margins[t, m] - bias)))
+        contributions.sort(key=lambda pair: -abs(pair[1]))
         is_label = t == len(path) - 1
         log_score = float(tree.transforms[t].log_score(whole[t], np.float32(log_score), are_labels=is_label))
         name = "label" if is_label else f"level {t + 1}, cluster {node}"
