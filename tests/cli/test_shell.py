@@ -177,8 +177,9 @@ def test_memory_limit(train, tmp_path, capsys):
     output(capsys, "train", "xr-linear", train, "--out", tmp_path / "m", "--memory-limit", "1.5G")
     assert ramify.load(tmp_path / "m").n_labels
     for bad in ("much", "0", "-3G", "8X", ""):
-        error = output(capsys, "train", "xr-linear", train, "--out", tmp_path / "n", f"--memory-limit={bad}", code=2)
-        assert "is not an amount of memory, such as 8G or 500M" in error
+        with pytest.raises(SystemExit):
+            main(["train", "xr-linear", str(train), "--out", str(tmp_path / "n"), f"--memory-limit={bad}"])
+        assert "is not an amount of memory, such as 8G or 500M" in capsys.readouterr().err
 
 
 def test_seeds(train, tmp_path, capsys):

@@ -40,7 +40,7 @@ def test_sizes_of_small_data_are_exact():
         sizes = measure_sizes(check_inputs(inputs), Y, features)
         assert (sizes.n_samples, sizes.n_features, sizes.n_entries) == (500, X.shape[1], X.nnz)
         assert np.array_equal(sizes.label_entries, np.diff(pifa(X, Y).indptr))
-        assert sizes.is_text == is_text
+        assert sizes.n_characters == (sum(map(len, texts)) if is_text else None)
         assert (sizes.features > 0) == is_text
     dense = measure_sizes(check_inputs(X.toarray()), Y, features)
     assert dense.n_entries == X.shape[0] * X.shape[1]
@@ -49,8 +49,8 @@ def test_sizes_of_small_data_are_exact():
 
 def test_sizes_of_large_data_are_extrapolated(monkeypatch):
     monkeypatch.setattr(memory, "SAMPLE", 1000)
-    texts, Y = zipf_data(6000)
-    features = ramify.Tfidf(min_df=2)
+    texts, Y = zipf_data(6000, n_words=50_000)
+    features = ramify.Tfidf()
     X = features.clone().fit_transform(texts)
     n_label_entries = pifa(X, Y).nnz
     for inputs in (texts, X):

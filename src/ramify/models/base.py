@@ -373,7 +373,7 @@ class Model(Estimator, Config):
 
     def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
         """Estimated bytes at the largest stage of a training; here those of the labels alone."""
-        return 24 * Y.nnz + 60 * Y.shape[1]
+        return 24 * int(Y.nnz) + 60 * int(Y.shape[1])
 
     def _explain_levels(self, inputs: Inputs, label_id: int) -> list[Level] | None:
         """Exact contributions to the score of a label; None: the model is not linear."""

@@ -113,7 +113,8 @@ def _extrapolated(half: int, whole: int, factor: float, max_power: float) -> int
 
 def _label_entries(X: Csr, Y: Csr, counts: AnyArray) -> AnyArray:
     """Entries (L,) of Z for labels with `counts` samples, from those of sampled rows: a power of the count."""
-    entries = np.diff(pifa(X, Y, threads=1).indptr)
+    Z: Csr = pifa(X, Y, threads=1)
+    entries: AnyArray = np.diff(Z.indptr)
     seen = np.bincount(Y.indices, minlength=Y.shape[1])
     if np.array_equal(seen, counts):
         return entries
@@ -123,7 +124,8 @@ def _label_entries(X: Csr, Y: Csr, counts: AnyArray) -> AnyArray:
     power = 0.85 if np.ptp(seen[used]) == 0 else np.polyfit(np.log(seen[used]), np.log(entries[used]), 1)[0]
     power = float(np.clip(power, 0.3, 1.0))
     scale = entries[used].sum() / (seen[used] ** power).sum()
-    return scale * counts.astype(np.float64) ** power
+    expected: AnyArray = scale * counts.astype(np.float64) ** power
+    return expected
 
 
 def solver_bytes(sizes: DataSizes, n_dense: int, threads: int) -> int:
