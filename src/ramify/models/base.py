@@ -89,11 +89,7 @@ class Model(Estimator, Config):
         return self._finish_fit(data, catalogue)
 
     def estimate_memory(self, X: Any, y: Any) -> int:
-        """Estimate the bytes of memory that `fit(X, y)` takes at most, above those of X and y; nothing is trained.
-
-        For `XRLinear` and `OneVsAll` it is within about 20 % of the peak, for others rough; `ramify.models.memory` says
-        what is counted.
-        """
+        """Estimate the bytes that `fit(X, y)` takes above X and y (`models.memory`); rough for neural models."""
         self.check_params()
         inputs = check_inputs(X)
         return OVERHEAD + self._training_bytes(inputs, encode_labels(y, len(inputs))[0])
