@@ -165,7 +165,21 @@ def test_dry_run(train, tmp_path, capsys):
     for word in ("samples", "200", "time, estimated", "memory, estimated", "model size, estimated"):
         assert word in found
     assert not (tmp_path / "m").exists()
-    assert "none for elias" in output(capsys, "train", "elias", train, "--dry-run")
+    found = output(capsys, "train", "elias", train, "--dry-run")
+    assert "none for elias" in found
+    assert "memory, estimated" in found
+
+
+def test_memory_limit(train, tmp_path, capsys):
+    error = output(capsys, "train", "xr-linear", train, "--out", tmp_path / "m", "--memory-limit", "100M", code=1)
+    assert re.search(r"takes about \d+ MB of memory, but --memory-limit allows 100 MB; raise it, or train on", error)
+    assert not (tmp_path / "m").exists()
+    output(capsys, "train", "xr-linear", train, "--out", tmp_path / "m", "--memory-limit", "1.5G")
+    assert ramify.load(tmp_path / "m").n_labels
+    for bad in ("much", "0", "-3G", "8X", ""):
+        with pytest.raises(SystemExit):
+            main(["train", "xr-linear", str(train), "--out", str(tmp_path / "n"), f"--memory-limit={bad}"])
+        assert "is not an amount of memory, such as 8G or 500M" in capsys.readouterr().err
 
 
 def test_seeds(train, tmp_path, capsys):

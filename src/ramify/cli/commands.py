@@ -18,6 +18,7 @@ from ramify.cli.options import configured_model, load_model, read_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
 from ramify.cli.training import (
+    check_memory,
     check_output,
     check_space,
     check_train_options,
@@ -60,6 +61,8 @@ def train(args: argparse.Namespace) -> None:
     options = fit_options(model, args)
     held_out = read_data(args.calibrate, args) if args.calibrate not in (None, "auto") else None
     check_space(args.out, data)
+    if args.memory_limit is not None:
+        check_memory(model, data, args.memory_limit)
     started = time.perf_counter()
     try:
         if args.calibrate == "auto":

@@ -20,6 +20,7 @@ from ramify.cli.new import add_new
 from ramify.cli.options import add_data_options
 from ramify.cli.output import STYLES
 from ramify.cli.predict import predict
+from ramify.cli.training import parse_bytes
 from ramify.cli.tune import add_tune
 from ramify.metrics import FAMILIES
 from ramify.models import REGISTRY, model_class
@@ -133,6 +134,12 @@ def _add_train(parent: Any) -> None:
     sub.add_argument("--out", metavar="DIR", help="directory to save the model to; checked before training")
     sub.add_argument("--dev", metavar="FILE", help="evaluate on this data file after training")
     sub.add_argument("--dry-run", action="store_true", help="read the data and estimate time, memory and size only")
+    sub.add_argument(
+        "--memory-limit",
+        type=parse_bytes,
+        metavar="SIZE",
+        help="such as 8G or 500M; do not start if training is estimated to take more memory",
+    )
     sub.add_argument(
         "--seeds", type=int, default=1, metavar="N", help="with --dev: train N times, show mean and deviation"
     )

@@ -6,6 +6,7 @@ import argparse
 import inspect
 import json
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -23,6 +24,8 @@ from ramify.models.base import Model
 
 MIN_FREE = 32 << 20
 """Free bytes that a save needs at least."""
+PROCESS = 150 << 20
+"""Bytes of a process that has loaded Ramify and its libraries, and no data."""
 ESTIMATED_KINDS = ("popular", "xr-linear", "one-vs-all")
 """Models whose time and size a dry run measures on a subset; others take too long for that."""
 SUBSET = 2000
@@ -53,6 +56,31 @@ def _bytes_of(data: Dataset) -> int:
         return sum(len(t) if isinstance(t, str) else sum(map(len, t.values())) for t in data.texts)
     X: Any = data.X
     return int(X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes + X.indices.nbytes)
+
+
+def parse_bytes(text: str) -> int:
+    """Number of bytes of a text such as 8G, 500M, 1.5G or 8000000000; G, M and K are powers of 1000."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text.strip().upper())
+    size = 0 if found is None else int(float(found[1]) * 1000 ** ("", "K", "M", "G", "T").index(found[2]))
+    if size <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount of memory, such as 8G or 500M")
+    return size
+
+
+def training_memory(model: Model, data: Dataset) -> int:
+    """Estimated bytes of the process while it trains: the data, the libraries, and what `fit` takes above them."""
+    labels = data.Y if data.X is not None else data.labels()
+    return PROCESS + _bytes_of(data) + model.estimate_memory(data.inputs, labels)
+
+
+def check_memory(model: Model, data: Dataset, limit: int) -> None:
+    """Raise before the work if training is estimated to take more memory than allowed."""
+    needed = training_memory(model, data)
+    if needed > limit:
+        raise DataError(
+            f"training {model.kind} on {data.name} takes about {needed / 1e6:,.0f} MB of memory, but --memory-limit "
+            f"allows {limit / 1e6:,.0f} MB; raise it, or train on fewer samples or with fewer --threads"
+        )
 
 
 def check_train_options(model: Model, args: argparse.Namespace) -> None:
@@ -133,7 +161,7 @@ def fit_calibrated(model: Model, data: Dataset, options: dict[str, Any]) -> None
 
 
 def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
-    """Table of what would be read, and estimates of time, memory and size from a training on a subset."""
+    """Table of what would be read, an estimate of memory, and of time and size from a training on a subset."""
     used = int((np.bincount(data.Y.indices, minlength=data.n_labels) > 0).sum())
     rows = [
         ["model", repr(model)],
@@ -142,8 +170,12 @@ def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
         ["labels per sample", f"{data.Y.nnz / max(1, len(data)):.2f}"],
         ["save to", out or "-"],
     ]
+    rows.append(["memory, estimated", f"{training_memory(model, data) / 1e6:,.0f} MB"])
     if model.kind not in ESTIMATED_KINDS or len(data) < 20:
-        return [*rows, ["estimates", f"none for {model.kind}" if len(data) >= 20 else "none for so few samples"]]
+        return [
+            *rows,
+            ["estimates of time and size", f"none for {model.kind}" if len(data) >= 20 else "none for so few samples"],
+        ]
     sizes = [min(SUBSET, len(data)) // 2, min(SUBSET, len(data))]
     random, seconds, stored = np.random.default_rng(0), [], []
     for size in sizes:
@@ -164,10 +196,8 @@ def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
         return float(values[1] * (len(data) / sizes[1]) ** power)
 
     bytes_stored = extrapolated([float(s) for s in stored])
-    features = _bytes_of(data) if data.texts is None else 2 * _bytes_of(data)
     return [
         *rows,
         ["time, estimated", f"{extrapolated(seconds):,.0f} s (from {sizes[1]:,} samples)"],
-        ["memory, estimated", f"{(2 * features + 3 * bytes_stored + (150 << 20)) / 1e6:,.0f} MB"],
         ["model size, estimated", f"{bytes_stored / 1e6:,.1f} MB"],
     ]

@@ -31,6 +31,7 @@ from ramify.models.decide import (
 from ramify.models.estimator import Estimator
 from ramify.models.explain import explain
 from ramify.models.filtering import filtered_ranking, rank_more_labels
+from ramify.models.memory import OVERHEAD
 from ramify.rank.decision_rule import DecisionRule
 from ramify.rank.decisions import load_rule
 from ramify.rank.explanation import Explanation, Level
@@ -86,6 +87,12 @@ class Model(Estimator, Config):
         catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         self._fit(data)
         return self._finish_fit(data, catalogue)
+
+    def estimate_memory(self, X: Any, y: Any) -> int:
+        """Estimate the bytes that `fit(X, y)` takes above X and y (`models.memory`); rough for neural models."""
+        self.check_params()
+        inputs = check_inputs(X)
+        return OVERHEAD + self._training_bytes(inputs, encode_labels(y, len(inputs))[0])
 
     def fit_calibrated(
         self,
@@ -369,6 +376,10 @@ class Model(Estimator, Config):
         return inputs
 
     # ---- what a model may implement ----
+
+    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
+        """Estimated bytes at the largest stage of a training; here those of the labels alone."""
+        return 24 * int(Y.nnz) + 60 * int(Y.shape[1])
 
     def _explain_levels(self, inputs: Inputs, label_id: int) -> list[Level] | None:
         """Exact contributions to the score of a label; None: the model is not linear."""

@@ -19,6 +19,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models.features import FeatureModel
+from ramify.models.memory import HIDDEN_SIZE, DataSizes, encoder_bytes, measure_sizes
 from ramify.nn.encoders import Bag, Encoder, Transformer
 from ramify.nn.encoders.bag import BagEncoder
 from ramify.nn.encoders.samples import Samples
@@ -74,6 +75,21 @@ class EncodedModel(FeatureModel):
     checkpoint_dir: str | None = param(
         None, "directory for checkpoints; an interrupted training resumes from there, to the same bits"
     )
+
+    # ---- memory ----
+
+    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
+        sizes = measure_sizes(inputs, Y, self.features)
+        return sizes.labels + max(sizes.making_features, sizes.features + self._encoded_bytes(sizes))
+
+    def _encoded_bytes(self, sizes: DataSizes) -> int:
+        """Rough bytes of the training on given features."""
+        is_bag = isinstance(self.encoder, BagEncoder)
+        return encoder_bytes(sizes, self._embedding_dim, is_bag=is_bag)
+
+    @property
+    def _embedding_dim(self) -> int:
+        return self.encoder.dim if isinstance(self.encoder, BagEncoder) else HIDDEN_SIZE
 
     # ---- samples ----
 

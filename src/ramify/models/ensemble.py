@@ -57,6 +57,9 @@ class Ensemble(Model):
     )
     validation_size: int = param(2000, "rows held out if weights='validation', at most a tenth of the data", low=1)
 
+    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
+        return sum(model._training_bytes(inputs, Y) for model in self.models)  # all are kept
+
     def check_params(self) -> None:
         """Check also that there are as many weights as models."""
         super().check_params()

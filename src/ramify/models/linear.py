@@ -26,6 +26,7 @@ from ramify.io.labels import label_rows
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, check_state
 from ramify.models.features import FeatureModel
+from ramify.models.memory import DataSizes, measure_sizes
 from ramify.rank.beam import LinearTree
 from ramify.rank.explanation import Level, explain_path
 from ramify.rank.filters import LabelFilter, fill_up, node_mask
@@ -215,6 +216,14 @@ class LinearModel(TreeModel, FeatureModel):
 
     def _tree_features(self, inputs: Inputs, threads: int) -> Mixed:
         return self._transform_features(inputs)
+
+    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
+        sizes = measure_sizes(inputs, Y, self.features)
+        return sizes.labels + max(sizes.making_features, sizes.features + self.classifier_bytes(sizes))
+
+    @abstractmethod
+    def classifier_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
+        """Estimated bytes of the training on given features, and on `n_dense` further dense ones."""
 
     @property
     def _beam(self) -> Beam:

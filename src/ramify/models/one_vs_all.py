@@ -7,15 +7,20 @@ from typing import Any, ClassVar, Self
 
 from ramify.base.config import param
 from ramify.base.progress import progress, steps
+from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr
 from ramify.index.tree import LabelTree
 from ramify.io.catalogue import LabelCatalogue
 from ramify.models.base import TrainingData
 from ramify.models.estimator import check_sample_weight
 from ramify.models.linear import LinearModel
+from ramify.models.memory import ENTRY, DataSizes, solver_bytes
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
 from ramify.rank.score_transforms import ScoreTransform
+
+ONE_VS_ALL_WEIGHTS = 0.5
+"""Weights of a label, relative to the features of its samples: measured with the default threshold."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -38,6 +43,11 @@ class OneVsAll(LinearModel):
         """Check also that the score transform exists."""
         super().check_params()
         ScoreTransform.parse(self.score_transform)
+
+    def classifier_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
+        """Estimated bytes of the training: the scratch memory of the solver, and all weights."""
+        weights = ONE_VS_ALL_WEIGHTS * float(sizes.label_entries.sum()) + n_dense * sizes.n_labels
+        return int(solver_bytes(sizes, n_dense, resolve_threads(self.threads)) + 1.5 * ENTRY * weights)
 
     def fit(
         self, X: Any, y: Any, *, relevance: Any = None, sample_weight: Any = None, label_catalogue: Any = None

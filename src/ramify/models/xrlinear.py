@@ -45,12 +45,16 @@ from ramify.models.estimator import check_sample_weight
 from ramify.models.label_features import check_label_features
 from ramify.models.level_checkpoints import LevelCheckpoints
 from ramify.models.linear import Beam, LinearModel, TreeModel
+from ramify.models.memory import ENTRY, DataSizes, solver_bytes, tree_bytes
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, check_relevance, drop_small_weights, fit_ovr, ranking_config
 from ramify.rank.score_transforms import ScoreTransform
 
 LabelRepresentation = Literal["pifa", "pii", "spectral"]
+
+_NODE_WEIGHTS, _LABEL_WEIGHTS, _PACKED_WEIGHT = 1.3, 0.3, 5
+"""Estimates for memory: weights of nodes per entry of X, of labels per entry of Z; bytes of a packed weight."""
 
 _BALANCED: dict[str, Any] = {
     "method": "balanced-2means",
@@ -215,6 +219,20 @@ class XRLinear(TrainedTreeModel, LinearModel):
     @property
     def _beam(self) -> Beam:
         return Beam(self.beam_size, self.beam_min_score)
+
+    def classifier_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
+        """Estimated bytes of the training: of the clustering, or of negatives, solver and weights."""
+        clustering = 0
+        if sizes.n_labels > self.tree.max_leaf_size:
+            n_centroids = 2 if self.tree.method == "balanced-2means" else self.tree.branching
+            clustering = tree_bytes(sizes, n_terms=self.tree.n_terms, n_centroids=n_centroids)
+        n_weights = _NODE_WEIGHTS * sizes.n_entries + _LABEL_WEIGHTS * float(sizes.label_entries.sum())
+        n_weights += n_dense * sizes.n_labels
+        n_clusters = max(1, sizes.n_labels // self.tree.max_leaf_size)
+        negatives = 3 * ENTRY * sizes.n_samples * min(self.beam_size, n_clusters)
+        solver = solver_bytes(sizes, n_dense, resolve_threads(self.threads))
+        kept = (self.n_trees - 1) * _PACKED_WEIGHT * n_weights
+        return int(kept + max(clustering, negatives + solver + 1.5 * ENTRY * n_weights))
 
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
         self.trees_ = self.fit_trees(self._fit_features(data.inputs), data.Y, data.labels, options or TreeOptions())

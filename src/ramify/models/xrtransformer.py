@@ -36,6 +36,7 @@ from ramify.labels.representations import pifa_mixed
 from ramify.models.base import TrainingData, check_state
 from ramify.models.encoded import EncodedModel
 from ramify.models.linear import Beam
+from ramify.models.memory import DataSizes
 from ramify.models.xrlinear import TrainedTreeModel, TreeOptions, XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -186,6 +187,11 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
         return encoder
 
     # ---- prediction ----
+
+    def _encoded_bytes(self, sizes: DataSizes) -> int:
+        ranker = self.ranker.clone().set_params(threads=self.threads)
+        dense = 2 * 4 * self._embedding_dim * sizes.n_samples
+        return max(super()._encoded_bytes(sizes), dense + ranker.classifier_bytes(sizes, self._embedding_dim))
 
     def _ranker_features(self, samples: Samples, threads: int) -> Mixed:
         """Features of the ranker: TF-IDF, then the embedding."""

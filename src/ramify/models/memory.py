@@ -1,0 +1,147 @@
+"""How much memory a training takes, estimated from the data before it starts.
+
+The estimate counts what is in memory at the largest stage of `fit`, above the input itself: encoded labels, features of
+texts, label representations, the clustering, negatives, the scratch memory of each thread, and weights. Features of
+texts and the entries of label representations are measured on a sample of the rows and extrapolated. For `XRLinear` and
+`OneVsAll` the factors below were fitted to measured peaks, and the estimate is within 20 % of them on data of more than
+a few MB; for the other models it counts the parameters and the state of the optimizer, and is rough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify.base.types import AnyArray, Csr
+from ramify.features.concat import Concat
+from ramify.features.tfidf import Tfidf
+from ramify.io.inputs import Inputs, take_rows
+from ramify.labels.representations import pifa
+
+SAMPLE = 4000
+"""Rows that features and label representations are measured on."""
+OVERHEAD = 8 << 20
+"""Bytes of what does not grow with the data: stacks of threads, pools of the allocator."""
+ENTRY = 8
+"""Bytes of an entry of a CSR matrix: an index and a value."""
+TERM, CHARACTER = 250, 1.2
+"""Bytes of a term while a vocabulary is built (text, hash table, counts), and of a character of the texts."""
+LANES = 16 * 4
+"""Bytes of a weight, or of a dual variable, of the labels that a thread trains at once."""
+HIDDEN_SIZE = 768
+"""Assumed dimension of a transformer's embedding; `estimate_memory` opens no encoder."""
+
+
+@dataclass(frozen=True, eq=False)
+class DataSizes:
+    """Sizes of training data: n samples, L labels, d features.
+
+    Attributes
+    ----------
+    label_counts : (L,) samples of each label
+    label_entries : (L,) entries of each row of Z (L × d), the sum of the features of a label's samples
+    n_entries : entries of X (n × d)
+    n_characters : characters of the texts that X is made from; None: X is the input
+    """
+
+    n_samples: int
+    n_features: int
+    n_entries: int
+    label_counts: AnyArray
+    label_entries: AnyArray
+    n_characters: int | None
+
+    @property
+    def n_labels(self) -> int:
+        """Number of labels L."""
+        return len(self.label_counts)
+
+    @property
+    def labels(self) -> int:
+        """Bytes of Y, its transpose, and the label vocabulary."""
+        return int(24 * self.label_counts.sum() + 60 * self.n_labels + 8 * self.n_samples)
+
+    @property
+    def features(self) -> int:
+        """Bytes of X and its vocabulary, if they are made from texts."""
+        if self.n_characters is None:
+            return 0
+        return ENTRY * self.n_entries + TERM * self.n_features + int(CHARACTER * self.n_characters)
+
+    @property
+    def making_features(self) -> int:
+        """Bytes while X is made from texts: the parts of a concatenation, and the whole."""
+        return 0 if self.n_characters is None else self.features + 2 * ENTRY * self.n_entries
+
+
+def measure_sizes(inputs: Inputs, Y: Csr, features: Tfidf | Concat) -> DataSizes:
+    """Measure training data; of large data, features of texts and entries of Z are extrapolated from a sample."""
+    n, n_labels = Y.shape
+    counts = np.bincount(Y.indices, minlength=n_labels)
+    if inputs.kind == "dense":
+        d = int(inputs.data.shape[1])
+        return DataSizes(n, d, n * d, counts, np.full(n_labels, d), None)
+    rows = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
+    X: Csr
+    if inputs.kind == "sparse":
+        X = inputs.data[rows]
+        d, n_entries = int(X.shape[1]), int(inputs.data.nnz)
+    else:
+        X = features.clone().fit_transform(take_rows(inputs, rows).data)
+        d, n_entries = int(X.shape[1]), int(X.nnz)
+        if n > len(rows):
+            half = features.clone().fit_transform(take_rows(inputs, rows[::2]).data)
+            d = _extrapolated(half.shape[1], d, n / len(rows), 1.0)
+            n_entries = _extrapolated(half.nnz, n_entries, n / len(rows), 1.03)  # more terms are in two rows
+    growth = n_entries / max(1, n) * len(rows) / max(1, X.nnz)  # of the entries of a row: terms that few rows have
+    entries = np.minimum(_label_entries(X, Y[rows], counts) * growth, d)
+    n_characters = None if inputs.kind == "sparse" else _n_characters(inputs.data)
+    return DataSizes(n, d, n_entries, counts, entries, n_characters)
+
+
+def _n_characters(documents: list[Any]) -> int:
+    return sum(len(text) if isinstance(text, str) else sum(map(len, text.values())) for text in documents)
+
+
+def _extrapolated(half: int, whole: int, factor: float, max_power: float) -> int:
+    """Size at `factor` times the rows, given the sizes at half of the rows and at all: a power law."""
+    power = np.clip(np.log2(max(whole, 1) / max(half, 1)), 0.0, max_power)
+    return int(whole * factor**power)
+
+
+def _label_entries(X: Csr, Y: Csr, counts: AnyArray) -> AnyArray:
+    """Entries (L,) of Z for labels with `counts` samples, from those of sampled rows: a power of the count."""
+    Z: Csr = pifa(X, Y, threads=1)
+    entries: AnyArray = np.diff(Z.indptr)
+    seen = np.bincount(Y.indices, minlength=Y.shape[1])
+    if np.array_equal(seen, counts):
+        return entries
+    used = (seen > 0) & (entries > 0)
+    if not used.any():
+        return np.zeros(len(counts))
+    power = 0.85 if np.ptp(seen[used]) == 0 else np.polyfit(np.log(seen[used]), np.log(entries[used]), 1)[0]
+    power = float(np.clip(power, 0.3, 1.0))
+    scale = entries[used].sum() / (seen[used] ** power).sum()
+    expected: AnyArray = scale * counts.astype(np.float64) ** power
+    return expected
+
+
+def solver_bytes(sizes: DataSizes, n_dense: int, threads: int) -> int:
+    """Scratch memory of `fit_ovr`: weights and dual variables of the lanes of each thread."""
+    return threads * LANES * (sizes.n_features + n_dense + sizes.n_samples)
+
+
+def tree_bytes(sizes: DataSizes, *, n_terms: int | None, n_centroids: int) -> int:
+    """Bytes of Z and its clustering: Z, the entries that are clustered, twice, and dense centroids."""
+    Z = float(sizes.label_entries.sum())
+    kept = Z if n_terms is None else float(np.minimum(sizes.label_entries, n_terms).sum())
+    clustering = 2 * ENTRY * kept + 4.0 * n_centroids * sizes.n_features
+    return int(max(1.65 * ENTRY * Z, 1.2 * ENTRY * Z + clustering))
+
+
+def encoder_bytes(sizes: DataSizes, dim: int, *, is_bag: bool) -> int:
+    """Rough bytes of a training of embeddings: parameters with Adam's two moments, and embeddings of the samples."""
+    parameters = dim * (sizes.n_labels + (sizes.n_features if is_bag else 0))
+    return 3 * 4 * parameters + 4 * 2 * dim * sizes.n_samples

@@ -1,0 +1,116 @@
+"""Estimates of memory: measured sizes are exact on small data, extrapolated ones close, and peaks are near them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import ramify
+from ramify.io.inputs import check_inputs
+from ramify.labels.representations import pifa
+from ramify.models import memory
+from ramify.models.memory import measure_sizes
+
+
+def zipf_data(n, seed=0, n_words=3000, n_labels=200):
+    """Texts (n) whose words and labels are as unequally frequent as real ones, and an indicator (n × L)."""
+    random = np.random.default_rng(seed)
+    frequencies = 1 / np.arange(1, n_words + 1)
+    words = random.choice(n_words, (n, 25), p=frequencies / frequencies.sum())
+    frequencies = 1 / np.arange(1, n_labels + 1)
+    labels = random.choice(n_labels, (n, 2), p=frequencies / frequencies.sum())
+    Y = sparse.csr_matrix((np.ones(2 * n), labels.ravel(), np.arange(0, 2 * n + 1, 2)), shape=(n, n_labels))
+    Y.sum_duplicates()
+    Y.data[:] = 1
+    return [" ".join(f"word{i}" for i in row) for row in words], Y
+
+
+def test_sizes_of_small_data_are_exact():
+    texts, Y = zipf_data(500)
+    features = ramify.Tfidf()
+    X = features.clone().fit_transform(texts)
+    for inputs, is_text in ((texts, True), (X, False)):
+        sizes = measure_sizes(check_inputs(inputs), Y, features)
+        assert (sizes.n_samples, sizes.n_features, sizes.n_entries) == (500, X.shape[1], X.nnz)
+        assert np.array_equal(sizes.label_entries, np.diff(pifa(X, Y).indptr))
+        assert sizes.n_characters == (sum(map(len, texts)) if is_text else None)
+        assert (sizes.features > 0) == is_text
+    dense = measure_sizes(check_inputs(X.toarray()), Y, features)
+    assert dense.n_entries == X.shape[0] * X.shape[1]
+    assert np.all(dense.label_entries == X.shape[1])
+
+
+def test_sizes_of_large_data_are_extrapolated(monkeypatch):
+    monkeypatch.setattr(memory, "SAMPLE", 1000)
+    texts, Y = zipf_data(6000, n_words=50_000)
+    features = ramify.Tfidf()
+    X = features.clone().fit_transform(texts)
+    n_label_entries = pifa(X, Y).nnz
+    for inputs in (texts, X):
+        sizes = measure_sizes(check_inputs(inputs), Y, features)
+        assert sizes.n_entries == pytest.approx(X.nnz, rel=0.1)
+        assert sizes.n_features == pytest.approx(X.shape[1], rel=0.5)
+        assert sizes.label_entries.sum() == pytest.approx(n_label_entries, rel=0.2)
+        assert np.all(sizes.label_entries <= sizes.n_features)
+
+
+def test_estimates_grow_with_what_takes_memory():
+    texts, Y = zipf_data(800)
+    estimate = ramify.XRLinear(threads=1).estimate_memory
+    assert estimate(texts, Y) > estimate(texts[:400], Y[:400])
+    assert estimate(texts, Y) > estimate(ramify.Tfidf().fit_transform(texts), Y)  # which is given already
+    assert ramify.XRLinear(threads=9).estimate_memory(texts, Y) > estimate(texts, Y)
+    assert ramify.XRLinear(threads=1, n_trees=5).estimate_memory(texts, Y) > estimate(texts, Y)
+    many = sparse.csr_matrix((Y.data, Y.indices, Y.indptr), shape=(800, 2_000_000))
+    for cls in (ramify.Elias, ramify.NeuralOneVsAll, ramify.LightDXML, ramify.XRTransformer):
+        model = cls(encoder=ramify.BagEncoder(dim=64))
+        assert model.estimate_memory(texts, many) > 2_000_000 * 64 * 4 > model.estimate_memory(texts, Y)
+
+
+def test_an_estimate_leaves_a_fitted_model_as_it_is():
+    texts, Y = zipf_data(100)
+    model = ramify.XRLinear(verbose=0).fit(texts, Y)
+    before = model.predict_topk(texts)
+    model.estimate_memory(texts[:50], Y[:50])
+    assert np.array_equal(model.predict_topk(texts).scores, before.scores)
+
+
+MEASURE = """
+import json, os, sys
+import numpy as np
+from scipy import sparse
+import ramify
+
+def status(key):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+random = np.random.default_rng(0)
+X = sparse.random(8000, 60_000, 0.001, format="csr", dtype=np.float32, random_state=random)
+labels = (20_000 * random.random(16_000) ** 2).astype(np.int32)
+Y = sparse.csr_matrix((np.ones(16_000), labels, np.arange(0, 16_001, 2)), shape=(8000, 20_000))
+model = getattr(ramify, sys.argv[1])(verbose=0, threads=2)
+model.clone().fit(X[:50], Y[:50, :200])  # what is loaded and allocated once
+estimate = model.estimate_memory(X, Y)
+before = status("VmRSS")
+model.fit(X, Y)
+print(json.dumps([estimate, status("VmHWM") - before]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks of memory are read from /proc")
+def test_the_peak_of_a_training_is_near_the_estimate():
+    environment = {**os.environ, "MALLOC_ARENA_MAX": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, "XRLinear"], env=environment, capture_output=True, text=True, check=True
+    )
+    estimate, peak = json.loads(done.stdout)
+    # Wider than the 20 % of real data: allocators and sanitizers differ.
+    assert 0.5 * peak < estimate < 2 * peak
