@@ -193,7 +193,10 @@ def explain_path(
     for t, node in enumerate(path):
         bias = margins[t, m + 1]
         values = shares.T @ (margins[t, :m] - bias)
-        found = {term: float(value) for term, value in zip(terms, values, strict=True) if value != 0}
+        found: dict[str, float] = {}
+        for term, value in zip(terms, values, strict=True):
+            if value != 0:
+                found[term] = found.get(term, 0.0) + float(value)
         if n_dense:
             contributions.append((ENCODER, float(margins[t, m] - bias)))
         contributions.sort(key=lambda pair: -abs(pair[1]))
