@@ -198,8 +198,8 @@ def explain_path(
             if value != 0:
                 found[term] = found.get(term, 0.0) + float(value)
         if n_dense:
-            contributions.append((ENCODER, float(margins[t, m] - bias)))
-        contributions.sort(key=lambda pair: -abs(pair[1]))
+            found[ENCODER] = float(margins[t, m] - bias)
+        contributions = sorted(found.items(), key=lambda pair: -abs(pair[1]))
         is_label = t == len(path) - 1
         log_score = float(tree.transforms[t].log_score(whole[t], np.float32(log_score), are_labels=is_label))
         name = "label" if is_label else f"level {t + 1}, cluster {node}"
