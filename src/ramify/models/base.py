@@ -192,8 +192,7 @@ class Model(Estimator, Config):
         return self._ranking(ranking.ids, ranking.scores, is_calibrated=self.is_calibrated)
 
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
-        make = Ranking.trusted if _is_plain(ids, np.int32) and _is_plain(scores, np.float32) else Ranking
-        return make(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
+        return Ranking.trusted(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
 
     def explain(self, x: Any, label: Any = None, *, without: Sequence[str] = ()) -> Explanation:
         """Explain the score of a label for one sample; None: of its best label.
@@ -408,12 +407,7 @@ class Model(Estimator, Config):
         """Open what `_save` wrote; raise `ModelFormatError` for anything that native code must not follow."""
 
 
-_KINDS = {
-    "text": "texts",
-    "fields": "dicts of text fields",
-    "sparse": "sparse features",
-    "dense": "dense features",
-}
+_KINDS = {"text": "texts", "fields": "dicts of text fields", "sparse": "sparse features", "dense": "dense features"}
 
 
 def check_state(store: Store, state: Any) -> dict[str, Any]:
@@ -425,7 +419,3 @@ def check_state(store: Store, state: Any) -> dict[str, Any]:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
-
-
-def _is_plain(array: AnyArray, dtype: Any) -> bool:
-    return array.dtype == dtype and array.flags.c_contiguous
