@@ -28,7 +28,7 @@ from ramify.models.decide import (
     cross_fit_decisions,
     fit_decisions,
 )
-from ramify.models.estimator import Estimator
+from ramify.models.estimator import Estimator, label_array
 from ramify.models.explain import explain
 from ramify.models.filtering import filtered_ranking, rank_more_labels
 from ramify.models.memory import OVERHEAD
@@ -246,13 +246,7 @@ class Model(Estimator, Config):
     def classes_(self) -> AnyArray:
         """Labels (L,) in the order of their ids, as scikit-learn names them."""
         self._check_fitted()
-        labels = list(self.labels_)
-        is_int = all(type(label) is int and -(2**63) <= label < 2**63 for label in labels)
-        # Strings stay objects: a fixed-width array would pad each to the longest, and strip trailing NULs.
-        classes = np.empty(len(labels), np.int64 if is_int else object)
-        for i, label in enumerate(labels):  # one by one: NumPy would take tuples for rows
-            classes[i] = label
-        return classes
+        return label_array(self.labels_)
 
     def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
         """Return tables of what was learned, by title, the first row of each its header; empty for most models.

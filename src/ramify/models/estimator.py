@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from ramify.base.errors import DataError
 from ramify.base.estimators import MetadataRouting, classifier_tags
 from ramify.base.html import html_table
-from ramify.base.types import Csr
+from ramify.base.types import AnyArray, Csr
 from ramify.io.labels import align_labels
 from ramify.io.packed import pack, unpacked
 from ramify.metrics.ranking import ndcg_by_row
@@ -99,3 +100,14 @@ def check_sample_weight(weights: Any, n: int) -> Any:
     if n and not values.any():
         raise DataError("all weights in sample_weight are zero")
     return values
+
+
+def label_array(vocabulary: Iterable[Any]) -> AnyArray:
+    """Labels (L,) in the order of their ids: integers, or objects."""
+    labels = list(vocabulary)
+    is_int = all(type(label) is int and -(2**63) <= label < 2**63 for label in labels)
+    # Strings stay objects: a fixed-width array would pad each to the longest, and strip trailing NULs.
+    classes = np.empty(len(labels), np.int64 if is_int else object)
+    for i, label in enumerate(labels):  # one by one: NumPy would take tuples for rows
+        classes[i] = label
+    return classes
