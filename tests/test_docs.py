@@ -91,7 +91,7 @@ def test_shell_blocks_of_a_page_are_valid(page):
     for block in blocks(page.read_text(), "sh"):
         for line in block.splitlines():
             if line.startswith("ramify "):
-                command = shlex.split(line, comments=True)[1:]
+                command = shlex.split(re.split(r" [<>|]+ ", line)[0], comments=True)[1:]
                 assert parser.parse_args(command).command == command[0]
 
 

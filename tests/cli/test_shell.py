@@ -275,9 +275,15 @@ def test_inspect(model, train, tmp_path, capsys):
 
 def test_combine(model, train, tmp_path, capsys):
     output(capsys, "train", "one-vs-all", train, "--out", tmp_path / "o", "--quiet")
-    output(capsys, "combine", model, tmp_path / "o", "--out", tmp_path / "both", "--weights", "1,2")
-    both = ramify.load(tmp_path / "both")
-    expected = ramify.Ensemble.of([ramify.load(model), ramify.load(tmp_path / "o")], weights=(1.0, 2.0))
+    models = [ramify.load(model), ramify.load(tmp_path / "o")]
+    kinds_differ = ("combine", model, tmp_path / "o", "--out", tmp_path / "both", "--weights", "1,2")
+    assert main([str(part) for part in kinds_differ]) == 1
+    assert "--data FILE" in capsys.readouterr().err
+    output(capsys, *kinds_differ, "--combine", "rank")
+    both, expected = ramify.load(tmp_path / "both"), ramify.Ensemble.of(models, weights=(1.0, 2.0), combine="rank")
+    assert both.predict_topk(TEXTS, 3).ids.tolist() == expected.predict_topk(TEXTS, 3).ids.tolist()
+    output(capsys, *kinds_differ, "--data", train)
+    both, expected = ramify.load(tmp_path / "both"), ramify.Ensemble.of(models, TEXTS, LABELS, weights=(1.0, 2.0))
     assert both.predict_topk(TEXTS, 3).ids.tolist() == expected.predict_topk(TEXTS, 3).ids.tolist()
 
 

@@ -103,7 +103,7 @@ class Ranking:
         are_probabilities: bool,
         catalogue: DisplayNames | None,
     ) -> Ranking:
-        """Return a ranking of ids and scores that a search returned, without the checks: they take a tenth of a query."""
+        """Return a ranking of what a search returned, without the checks, which take a tenth of a single query."""
         if not (_is_plain(ids, np.int32) and _is_plain(scores, np.float32)):
             return cls(ids, scores, n_labels, names, are_probabilities, catalogue)
         ranking = object.__new__(cls)

@@ -84,15 +84,16 @@ def check_calibrated(model: Model) -> Calibration:
 
 
 def _rule_of(model: Model) -> DecisionRule:
-    """Return the fitted rule of a model; without one, its threshold on raw scores, with a warning."""
+    """Return the fitted rule of a model; without one, its threshold on raw scores, with a warning unless it was set."""
     if model.rule_ is not None:
         return model.rule_
     threshold = Threshold(model.threshold, of="score")
-    if model.scores_are_probabilities:
+    if model.scores_are_probabilities or model.threshold != type(model)().threshold:
         return threshold
     warnings.warn(
         f"this {type(model).__name__} has no decision rule: labels with a raw score of at least {model.threshold:g} "
-        "are assigned, which may be far too many or too few; call calibrate(X, y) with held-out rows, or pass rule=",
+        "are assigned, which may be far too many or too few; call calibrate(X, y) with held-out rows, pass rule=, "
+        "or set the parameter threshold",
         UserWarning,
         stacklevel=4,
     )
