@@ -82,7 +82,7 @@ def binarized():
 
 
 def pipeline():
-    return Pipeline([("tfidf", ramify.Tfidf()), ("model", ramify.XRLinear(threads=1))])
+    return Pipeline([("tfidf", ramify.Tfidf()), ("model", ramify.XRLinear(threads=1, threshold=0.4))])
 
 
 def test_pipeline(tmp_path):

@@ -17,8 +17,8 @@ class ModelFormatError(RamifyError, ValueError):
     """A model directory that is damaged, of an unsupported format version, or not written by Ramify."""
 
 
-class NotCalibratedError(RamifyError, ValueError):
-    """Probabilities are asked of a model that has not been calibrated."""
+class NotCalibratedError(RamifyError, ValueError, AttributeError):
+    """Probabilities are asked of a model that has not been calibrated; it has no attribute `predict_proba`."""
 
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
 from ramify.models.decide import (
     CALIBRATION_LABELS,
+    available_if_calibrated,
     check_calibrated,
     choose_labels,
     cross_fit_decisions,
@@ -170,6 +171,7 @@ class Model(Estimator, Config):
             scores = strictly_descending(ids, calibration(scores, among))
         return self._ranking(ids, scores, is_calibrated=probabilities)
 
+    @available_if_calibrated
     def predict_proba(self, X: Any, k: int = 100) -> Csr:
         """Return the calibrated probabilities of the k best labels of each row (n × L); further ones are not stored."""
         return self.predict_topk(X, k, probabilities=True).to_csr()

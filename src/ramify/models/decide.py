@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +73,24 @@ def choose_labels(model: Model, inputs: Inputs, rule: DecisionRule | str | None)
         return ids, values, decision.choose(ids, values if decision.needs_probabilities else scores)
 
     return kept_labels(search, len(inputs), model.n_labels, decision.width, decision.is_settled)
+
+
+class available_if_calibrated:
+    """Makes a method an attribute of calibrated models only, as `available_if` of scikit-learn does.
+
+    scikit-learn asks for what an estimator has; to others a model without probabilities says what to do.
+    """
+
+    def __init__(self, method: Callable[..., Csr]) -> None:
+        self._method = method
+        self.__doc__, self.__name__ = method.__doc__, method.__name__
+
+    def __get__(self, model: Model | None, owner: type[Model]) -> Callable[..., Csr]:
+        if model is None:
+            return self._method
+        model._check_fitted()
+        check_calibrated(model)
+        return types.MethodType(self._method, model)
 
 
 def check_calibrated(model: Model) -> Calibration:
