@@ -404,6 +404,7 @@ def test_opening_blocks_on_nothing_and_follows_no_links(tmp_path):
 def test_the_umask_is_never_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("other threads would see it"))
     write_store(tmp_path / "m")
+    assert np.array_equal(Store(tmp_path / "m").array("a", ARRAY.dtype), ARRAY)
 
 
 def test_an_opened_model_stays_whole_while_another_is_saved_to_its_path(tmp_path):

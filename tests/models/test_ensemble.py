@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ramify
+from ramify.models.ensemble import WEIGHTS
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +114,10 @@ def test_models_of_different_kinds_are_averaged_by_probability(data):
     precision = [ramify.evaluate(m.predict_topk(new[0], 5), new[1])["P@1"] for m in (together, models[0])]
     assert precision[0] >= precision[1] - 1
     chosen = ramify.Ensemble.of(models, *held, weights="validation")
-    ndcg = [ramify.evaluate(m.predict_topk(held[0], 5), held[1])["nDCG@5"] for m in (chosen, together)]
-    assert ndcg[0] >= ndcg[1]
+    fixed = [ramify.Ensemble.of(models, *held, weights=(1.0, weight)) for weight in WEIGHTS]
+    ndcg = [ramify.evaluate(m.predict_topk(held[0], 5), held[1])["nDCG@5"] for m in (chosen, *fixed)]
+    assert ndcg[0] == max(ndcg)
+    assert min(ndcg) < max(ndcg)  # the weights matter
     scores = together.predict_topk(new[0], 3).scores
     assert scores.min() > 0
     assert scores.max() < 1

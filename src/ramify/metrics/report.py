@@ -14,7 +14,7 @@ from ramify.base.html import html_table
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import indicator
 from ramify.base.threads import resolve_threads
-from ramify.base.types import AnyArray, Csr
+from ramify.base.types import AnyArray, Csr, DoubleArray
 from ramify.io.labels import LabelVocabulary, align_labels
 from ramify.metrics.bootstrap import bootstrap_intervals, row_metrics
 from ramify.metrics.propensity import LabelCounts, inverse_propensity
@@ -183,26 +183,8 @@ def evaluate(
         truth, unseen_fraction = truth[:, :n_known].tocsr(), 0.0
     if filter_pairs is not None:
         ranking = remove_pairs(ranking, _pairs(filter_pairs, len(ranking), truth.shape[1]), threads)
-    if isinstance(ks, int):
-        ks = [ks]
-    if ks is not None and any(isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1 for k in ks):
-        raise ValueError(f"ks must be positive integers; got {list(ks)!r}")
-    if ks is not None and may_be_truncated and ranking.k < min(max(ks, default=1), ranking.n_labels):
-        raise DataError(
-            f"the ranking has {ranking.k} labels of each row, too few for a cutoff of {max(ks)}; rank as many labels"
-        )
-    cutoffs = sorted(set(ks)) if ks is not None else [k for k in CUTOFFS if k <= ranking.k] or [1]
-
-    weights = groups = None
-    if y_train is not None:
-        counts = LabelCounts.of(y_train, vocabulary)
-        if len(counts.counts) != n_known:
-            raise DataError(f"y_train has {len(counts.counts)} labels, but the ranking has {n_known}")
-        seen = np.concatenate([counts.counts, np.zeros(truth.shape[1] - n_known, np.int64)])
-        weights = inverse_propensity(LabelCounts(counts.n_samples, seen), propensity)
-        groups = np.concatenate(
-            [frequency_deciles(counts.counts), np.full(truth.shape[1] - n_known, N_DECILES - 1, np.uint8)]
-        )
+    cutoffs = _cutoffs(ks, ranking, may_be_truncated)
+    weights, groups = _label_weights(y_train, vocabulary, n_known, truth.shape[1], propensity)
     n_groups = 1 if groups is None else N_DECILES
     metrics = ranking_metrics(ranking, truth, cutoffs, weights, groups, n_groups, threads)
     group_of = np.zeros(truth.shape[1], np.uint8) if groups is None else groups
@@ -211,15 +193,48 @@ def evaluate(
     n_empty = len(ranking) - metrics.n_rows
     f1_is_truncated = may_be_truncated and last_reaches
     found = reliability(ranking, truth, groups) if ranking.are_probabilities else None
-    intervals: dict[str, tuple[float, float]] = {}
-    if confidence is not None:
-        values = row_metrics(ranking, truth, cutoffs)
-        low, high = bootstrap_intervals(np.stack(list(values.values()), axis=1), confidence=confidence)
-        intervals = {name: (float(a), float(b)) for name, a, b in zip(values, low, high, strict=True)}
+    intervals = {} if confidence is None else _intervals(ranking, truth, cutoffs, confidence)
     has_deciles = groups is not None
     return Evaluation(
         metrics, f1, threshold, n_empty, unseen_fraction, has_deciles, f1_is_truncated, n_dropped, found, intervals
     )
+
+
+def _cutoffs(ks: Sequence[int] | int | None, ranking: Ranking, may_be_truncated: bool) -> list[int]:
+    """Check the cutoffs; without any, those of the ranking."""
+    if ks is None:
+        return [k for k in CUTOFFS if k <= ranking.k] or [1]
+    ks = [ks] if isinstance(ks, int) else ks
+    if any(isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1 for k in ks):
+        raise ValueError(f"ks must be positive integers; got {list(ks)!r}")
+    if may_be_truncated and ranking.k < min(max(ks, default=1), ranking.n_labels):
+        raise DataError(
+            f"the ranking has {ranking.k} labels of each row, too few for a cutoff of {max(ks)}; rank as many labels"
+        )
+    return sorted(set(ks))
+
+
+def _label_weights(
+    y_train: Any, vocabulary: LabelVocabulary, n_known: int, n_labels: int, propensity: str | tuple[float, float]
+) -> tuple[DoubleArray | None, AnyArray | None]:
+    """Inverse propensities and frequency deciles (n_labels,); the labels from n_known on were never seen."""
+    if y_train is None:
+        return None, None
+    counts = LabelCounts.of(y_train, vocabulary)
+    if len(counts.counts) != n_known:
+        raise DataError(f"y_train has {len(counts.counts)} labels, but the ranking has {n_known}")
+    seen = np.concatenate([counts.counts, np.zeros(n_labels - n_known, np.int64)])
+    weights = inverse_propensity(LabelCounts(counts.n_samples, seen), propensity)
+    unseen = np.full(n_labels - n_known, N_DECILES - 1, np.uint8)
+    return weights, np.concatenate([frequency_deciles(counts.counts), unseen])
+
+
+def _intervals(
+    ranking: Ranking, truth: Csr, cutoffs: Sequence[int], confidence: float
+) -> dict[str, tuple[float, float]]:
+    values = row_metrics(ranking, truth, cutoffs)
+    low, high = bootstrap_intervals(np.stack(list(values.values()), axis=1), confidence=confidence)
+    return {name: (float(a), float(b)) for name, a, b in zip(values, low, high, strict=True)}
 
 
 def _vocabulary(ranking: Ranking) -> LabelVocabulary:

@@ -41,11 +41,12 @@ from ramify.rank.probabilities import Calibration
 
 
 class TrainingData(NamedTuple):
-    """Checked input of `fit`: n inputs, their label indicator Y (n × L), and the labels of its columns."""
+    """Checked input of `fit`: n inputs, their label indicator Y (n × L), the labels of its columns and their names."""
 
     inputs: Inputs
     Y: Csr
     labels: LabelVocabulary
+    catalogue: LabelCatalogue | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -84,10 +85,9 @@ class Model(Estimator, Config):
         label_catalogue : names of the labels: a `LabelCatalogue`, a mapping from label to name or to a dict of fields,
             or the path of a file (`LabelCatalogue.read`)
         """
-        data = self._check_training_data(X, y)
-        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
+        data = self._check_training_data(X, y, label_catalogue)
         self._fit(data)
-        return self._finish_fit(data, catalogue)
+        return self._finish_fit(data)
 
     def estimate_memory(self, X: Any, y: Any) -> int:
         """Estimate the bytes that `fit(X, y)` takes above X and y (`models.memory`); rough for neural models."""
@@ -318,8 +318,9 @@ class Model(Estimator, Config):
 
     # ---- checks ----
 
-    def _check_training_data(self, X: Any, y: Any) -> TrainingData:
+    def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
         self.check_params()
+        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         inputs = check_inputs(X)
         Y, labels = encode_labels(y, len(inputs))
         if len(inputs) == 0:
@@ -328,14 +329,14 @@ class Model(Estimator, Config):
             raise DataError("no row has a label; there is nothing to train on")
         # A fit that fails halfway must not leave a partly trained model that looks fitted.
         self.__dict__.pop("labels_", None)
-        return TrainingData(inputs, Y, labels)
+        return TrainingData(inputs, Y, labels, catalogue)
 
-    def _finish_fit(self, data: TrainingData, catalogue: LabelCatalogue | None = None) -> Self:
+    def _finish_fit(self, data: TrainingData) -> Self:
         self.input_kind_ = data.inputs.kind
         self.n_features_in_ = data.inputs.n_features
         self.labels_ = data.labels
         self._set_decisions(None, None)
-        self.catalogue_ = catalogue
+        self.catalogue_ = data.catalogue
         self.label_counts_ = LabelCounts(data.Y.shape[0], np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
         return self
 

@@ -108,7 +108,7 @@ def _rule_of(model: Model) -> DecisionRule:
     if model.rule_ is not None:
         return model.rule_
     threshold = Threshold(model.threshold, of="score")
-    if model.scores_are_probabilities or model.threshold != type(model)().threshold:
+    if model.scores_are_probabilities or model.threshold != type(model).threshold:
         return threshold
     warnings.warn(
         f"this {type(model).__name__} has no decision rule: labels with a raw score of at least {model.threshold:g} "

@@ -16,7 +16,6 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.ranking import Ranking
 from ramify.base.splits import hold_out
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
-from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs, take_rows
 from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
@@ -114,13 +113,12 @@ class Ensemble(Model):
             for model in self.models:
                 if "sample_weight" not in inspect.signature(model.fit).parameters:
                     raise DataError(f"{type(model).__name__}, a model of the ensemble, takes no sample_weight")
-        data = self._check_training_data(X, y)
-        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
+        data = self._check_training_data(X, y, label_catalogue)
         self._fit(data, None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs)))
-        return self._finish_fit(data, catalogue)
+        return self._finish_fit(data)
 
     def _fit(self, data: TrainingData, sample_weight: AnyArray | None = None) -> None:
-        inputs, Y, _ = data
+        inputs, Y = data.inputs, data.Y
         _first(self.models)
         rows, validation = np.arange(len(inputs)), np.empty(0, np.int64)
         if self.weights == "validation" or self._needs_probabilities:

@@ -10,7 +10,6 @@ from ramify.base.progress import progress, steps
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr
 from ramify.index.tree import LabelTree
-from ramify.io.catalogue import LabelCatalogue
 from ramify.models.base import TrainingData
 from ramify.models.estimator import check_sample_weight
 from ramify.models.linear import LinearModel
@@ -62,11 +61,10 @@ class OneVsAll(LinearModel):
         sample_weight : weight of each sample in the loss (n,); None: 1
         label_catalogue : names of the labels
         """
-        data = self._check_training_data(X, y)
+        data = self._check_training_data(X, y, label_catalogue)
         weights = None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs))
-        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         self._fit(data, check_relevance(relevance, data.Y), weights)
-        return self._finish_fit(data, catalogue)
+        return self._finish_fit(data)
 
     def _fit(self, data: TrainingData, relevance: Csr | None = None, sample_weight: AnyArray | None = None) -> None:
         X, n_labels = self._fit_features(data.inputs), data.Y.shape[1]

@@ -9,7 +9,6 @@ import numpy as np
 
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, IntArray
-from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, TrainingData
@@ -36,10 +35,9 @@ class Popular(Model):
         sample_weight : how much each sample counts (n,); None: 1
         label_catalogue : names of the labels
         """
-        data = self._check_training_data(X, y)
-        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
+        data = self._check_training_data(X, y, label_catalogue)
         self._fit(data, None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs)))
-        return self._finish_fit(data, catalogue)
+        return self._finish_fit(data)
 
     def _fit(self, data: TrainingData, sample_weight: AnyArray | None = None) -> None:
         n, n_labels = data.Y.shape

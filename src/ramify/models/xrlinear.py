@@ -37,7 +37,6 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree, paths_in_order
-from ramify.io.catalogue import LabelCatalogue
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
 from ramify.models.base import TrainingData
@@ -111,13 +110,12 @@ class TrainedTreeModel(TreeModel):
         sample_weight : weight of each sample in the loss of the linear classifiers (n,); None: 1
         label_catalogue : names of the labels
         """
-        data = self._check_training_data(X, y)
+        data = self._check_training_data(X, y, label_catalogue)
         features = None if label_features is None else check_label_features(label_features, data.labels)
         weights = None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs))
-        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, features, weights)
         self._fit(data, options)
-        return self._finish_fit(data, catalogue)
+        return self._finish_fit(data)
 
     @abstractmethod
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
