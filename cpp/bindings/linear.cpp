@@ -278,10 +278,10 @@ void bind_linear(nb::module_& m) {
         .value("logistic", Loss::logistic)
         .value("dead_zone_logistic", Loss::dead_zone_logistic);
     nb::class_<SolverOptions>(m, "SolverOptions")
-        .def(nb::init<Loss, float, float, float, bool, float, int, float, std::int64_t, std::uint64_t>(), nb::kw_only(),
-             nb::arg("loss"), nb::arg("negative_cost"), nb::arg("bias"), nb::arg("dead_zone"),
-             nb::arg("positive_features"), nb::arg("tolerance"), nb::arg("max_epochs"), nb::arg("threshold"),
-             nb::arg("max_weights"), nb::arg("seed"));
+        .def(nb::init<Loss, float, float, float, bool, float, int, int, float, std::int64_t, std::uint64_t>(),
+             nb::kw_only(), nb::arg("loss"), nb::arg("negative_cost"), nb::arg("bias"), nb::arg("dead_zone"),
+             nb::arg("positive_features"), nb::arg("tolerance"), nb::arg("max_epochs"), nb::arg("max_full_epochs"),
+             nb::arg("threshold"), nb::arg("max_weights"), nb::arg("seed"));
     m.def("fit_ovr", py_fit_ovr, nb::arg("sparse"), nb::arg("n_sparse"), array("dense"), array("positives"),
           array("negatives").none(), array("clusters"), array("positive_costs"), nb::arg("options"), nb::arg("threads"),
           nb::arg("progress").none());

@@ -432,9 +432,11 @@ struct LaneGroup {
                 all_converged &= done;
             }
             if (epoch >= options.max_epochs) break;
+            const bool calm = all_converged || n_active == 0;
+            if (calm && n_full_epochs >= options.max_full_epochs) break;
             // Shrinking: active rows are visited by themselves until they calmed down; only an epoch over all rows can
             // end a label.
-            all_rows = all_converged || n_active == 0 || (all_rows && n_active > rows.n * 3 / 4);
+            all_rows = calm || (all_rows && n_active > rows.n * 3 / 4);
         }
         alive = 0;
         close_lanes();

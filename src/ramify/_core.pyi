@@ -149,6 +149,7 @@ class SolverOptions:
         positive_features: bool,
         tolerance: float,
         max_epochs: int,
+        max_full_epochs: int,
         threshold: float,
         max_weights: int,
         seed: int,

@@ -40,19 +40,20 @@ def test_sampled_matcher_keeps_the_best_and_weights_the_rest():
     random = np.random.default_rng(0)
     proposed = np.argsort(random.random((4000, 30)), axis=1)[:, :20].astype(np.int32)
     proposed[7, 3:] = -1
-    M = negatives.sampled_matcher(proposed, 30, 5, 0.25, seed=1)
+    M = negatives.sampled_matcher(proposed, 30, 5, 0.4, seed=1)
     dense = M.toarray()
     assert M.has_sorted_indices
     for row in range(50):
-        best, rest = proposed[row, :5], proposed[row, 5:]
-        assert np.all(dense[row, best[best >= 0]] == 1)
-        assert set(np.unique(dense[row, rest[rest >= 0]])) <= {0, 4}
+        for rank, cluster in enumerate(proposed[row], start=1):
+            inverse = np.float32(max(1.0, min(rank / 5, 2.5)))
+            if cluster >= 0:
+                assert dense[row, cluster] in ((1,) if rank <= 5 else (0, pytest.approx(inverse)))
     assert not dense[np.arange(4000), np.setdiff1d(np.arange(30), proposed[0])[0]].all()
     full = negatives.matcher(proposed, 30).toarray()
     assert np.all(full[dense > 0] == 1)
     assert dense.sum() == pytest.approx(full.sum(), rel=0.02)  # the expected weight is that of all
-    assert np.array_equal(dense, negatives.sampled_matcher(proposed, 30, 5, 0.25, seed=1).toarray())
-    assert not np.array_equal(dense, negatives.sampled_matcher(proposed, 30, 5, 0.25, seed=2).toarray())
+    assert np.array_equal(dense, negatives.sampled_matcher(proposed, 30, 5, 0.4, seed=1).toarray())
+    assert not np.array_equal(dense, negatives.sampled_matcher(proposed, 30, 5, 0.4, seed=2).toarray())
 
 
 def test_joining_certain_and_weighted_negatives():

@@ -153,14 +153,13 @@ class XRLinear(TrainedTreeModel, LinearModel):
     )
     node_negatives: mining.Scheme = param("teacher", "negatives of the classifiers of inner nodes")
     matcher_kept: int = param(
-        4, "matcher: best clusters of a sample that always take it as a negative; raising it is slower", low=0
+        4,
+        "matcher: best clusters of a sample that always take it as a negative; the cluster of rank r takes it with "
+        "probability matcher_kept / r, weighted by the inverse; raising it is slower",
+        low=0,
     )
     matcher_fraction: float = param(
-        0.15,
-        "matcher: fraction of the samples that the other clusters of the beam take as negatives, drawn at random and "
-        "weighted by its inverse; lowering it is faster; 1: all",
-        above=0,
-        high=1,
+        0.05, "matcher: lower bound of this probability; raising it is slower; 1: all", above=0, high=1
     )
     relevance_norm: Literal["none", "l1", "l2", "max"] = param(
         "none", "normalization of given relevance within each sample, at each level"
@@ -297,10 +296,12 @@ class XRLinear(TrainedTreeModel, LinearModel):
                 extra = mining.extra_margins(nodes[t], pool, children, are_labels=are_labels)
                 pack = partial(PackedLevel.pack, children=children, n_sparse=n_sparse, bias=self.linear.bias,
                                threads=self.threads, extra=extra)  # fmt: skip
+                kept = W
                 if not are_labels:
-                    mining_levels.append(pack(W))
-                    W = drop_small_weights(W, n_sparse, self.linear.thresholds(np.zeros(W.shape[0])))
-                levels.append(pack(W))
+                    kept = drop_small_weights(W, n_sparse, self.linear.thresholds(np.zeros(W.shape[0])))
+                levels.append(pack(kept))
+                if not are_labels:
+                    mining_levels.append(pack(W) if kept.nnz < W.nnz else levels[-1])
                 checkpoints.save(index, tree, t, (levels[-1], None if are_labels else mining_levels[-1]))
         return LinearTree(tree, levels, transforms, n_sparse)
 
@@ -383,7 +384,7 @@ def _with_small_weights(config: LinearConfig) -> LinearConfig:
 def _paper_settings() -> dict[str, Any]:
     """Return what the models of the papers have in common."""
     return {
-        "linear": LinearConfig(threshold=0.1),
+        "linear": LinearConfig(threshold=0.1, max_full_epochs=2),
         "negatives": "teacher",
         "node_negatives": "teacher",
         "score_transform": "l2-hinge",

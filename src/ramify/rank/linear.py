@@ -58,7 +58,7 @@ class LinearConfig(Config):
     tail_threshold: float | None = param(
         None,
         "the same for tail labels, whose weights are larger: a label with n samples gets "
-        "threshold + (tail_threshold - threshold) / (1 + n / 200); None: as `threshold`",
+        "threshold + (tail_threshold - threshold) / (1 + n / 20); None: as `threshold`",
         low=0,
     )
     positive_features: bool = param(
@@ -73,6 +73,13 @@ class LinearConfig(Config):
         0.2, "training stops at this violation of the optimality conditions; raising it is faster, less exact", above=0
     )
     max_epochs: int = param(100, "epochs over the training set of a label at most", low=1, high=2**31 - 1)
+    max_full_epochs: int | None = param(
+        None,
+        "of these, epochs over all samples of a cluster at most; the others visit only samples that violate the "
+        "optimality conditions; lowering it is faster, less exact; None: until `tolerance` is reached",
+        low=1,
+        high=2**31 - 1,
+    )
 
     def positive_costs(self, n_samples: AnyArray) -> FloatArray:
         """Cost (L,) of a positive of each label, given the number of samples (L,) of the labels."""
@@ -86,11 +93,11 @@ class LinearConfig(Config):
         return (self.threshold + extra).astype(np.float32)
 
 
-_TAIL_THRESHOLD_COUNT = 200.0
+_TAIL_THRESHOLD_COUNT = 20.0
 
 
 def ranking_config(
-    *, loss: Literal["logistic", "dead_zone_logistic"] = "dead_zone_logistic", tail_threshold: float | None = 0.45
+    *, loss: Literal["logistic", "dead_zone_logistic"] = "dead_zone_logistic", tail_threshold: float | None = 0.55
 ) -> LinearConfig:
     """Parameters of classifiers that rank: the logistic losses also order labels that are clearly irrelevant.
 
@@ -102,6 +109,7 @@ def ranking_config(
         tail_weight=20.0,
         tail_count=10.0,
         tolerance=1.0,
+        max_full_epochs=4 if loss == "dead_zone_logistic" else None,
         threshold=0.2,
         tail_threshold=tail_threshold,
         positive_features=loss == "dead_zone_logistic",
@@ -172,6 +180,7 @@ def fit_ovr(
         positive_features=config.positive_features,
         tolerance=config.tolerance,
         max_epochs=config.max_epochs,
+        max_full_epochs=config.max_full_epochs or config.max_epochs,
         threshold=float(config.thresholds(n_samples).min()) if n_labels else config.threshold,
         max_weights=config.max_nonzeros_per_label or 0,
         with_relevance=relevance is not None,

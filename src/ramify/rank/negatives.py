@@ -30,28 +30,26 @@ def matcher(proposed: IntArray, n_clusters: int) -> Csr:
 
 
 def sampled_matcher(proposed: IntArray, n_clusters: int, n_kept: int, fraction: float, seed: int) -> Csr:
-    """Matcher-aware negatives by importance sampling: of all but the best clusters of a sample only a fraction is kept.
+    """Matcher-aware negatives by importance sampling: the lower a cluster ranks for a sample, the rarer it takes it.
 
     Parameters
     ----------
     proposed : (n, beam) clusters that the search proposes, best first, -1 for padding
-    n_kept : best clusters of each sample that always take it as a negative, with weight 1
-    fraction : probability with which the others take it, with weight 1 / fraction: the expected loss is the same
+    n_kept : the cluster of rank r takes the sample with probability n_kept / r, so the n_kept best always do
+    fraction : lower bound of this probability. Weights are the inverse probabilities: the expected loss is the same
 
     Returns
     -------
     M : (n × clusters) weights
     """
     n, beam = proposed.shape
-    random = np.random.default_rng(seed).random((n, beam), np.float32)
-    drawn = (np.arange(beam) < n_kept) | (random < fraction)
+    probabilities = np.maximum(fraction, np.minimum(1.0, n_kept / np.arange(1, beam + 1))).astype(np.float32)
+    drawn = np.random.default_rng(seed).random((n, beam), np.float32) < probabilities
     ids = np.where(drawn, proposed, np.int32(-1))
-    weights = np.where(np.arange(beam) < n_kept, np.float32(1), np.float32(1 / fraction))
     order = np.argsort(ids, axis=1, kind="stable")
-    ids, weights = np.take_along_axis(ids, order, 1), np.broadcast_to(weights, ids.shape)
-    weights = np.take_along_axis(weights, order, 1)
+    ids = np.take_along_axis(ids, order, 1)
     M = indicator_from_ids(ids, n_clusters, are_sorted=True)
-    M.data = np.ascontiguousarray(weights[ids >= 0], np.float32)
+    M.data = (1 / probabilities)[order[ids >= 0]]
     return M
 
 
