@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import os
 import pickle
@@ -342,31 +341,43 @@ def test_relevance(key):
             model.predict_topk(TEXTS)
 
 
-def test_sample_weight(key):
-    """Models that take weights of samples use and check them; the others do not take them."""
-    make, cls = MODELS[key][0], model_class(key.removesuffix("++"))
+def test_sample_weight(make):
+    """Every model uses weights of samples, and checks them."""
     ones = np.ones(len(TEXTS))
-    if "sample_weight" not in inspect.signature(cls.fit).parameters:
-        with pytest.raises(TypeError, match="unexpected keyword argument 'sample_weight'"):
-            make().fit(TEXTS, LABELS, sample_weight=ones)
-        return
     plain = make().fit(TEXTS, LABELS).predict_topk(TEXTS, k=5)
     assert same(make().fit(TEXTS, LABELS, sample_weight=ones).predict_topk(TEXTS, k=5), plain)
     assert same(make().fit(TEXTS, LABELS, sample_weight=None).predict_topk(TEXTS, k=5), plain)
-    heavy = np.where(["egg" in row for row in LABELS], 100.0, 0.01)
-    weighted = make().fit(TEXTS, LABELS, sample_weight=heavy)
-    assert weighted.predict_topk(["nothing known"], k=1).labels()[0][0][0] == "egg"
     for wrong, message in ((ones[:3], "one weight for each"), (-ones, "negative"), (0 * ones, "are zero")):
         model = make()
         with pytest.raises(ramify.DataError, match=message):
             model.fit(TEXTS, LABELS, sample_weight=wrong)
         with pytest.raises(ramify.NotFittedError):
             model.predict_topk(TEXTS)
+    with pytest.raises(ramify.DataError, match="no row with a weight above 0 has a label"):
+        make().fit(TEXTS[:2], [["fox"], []], sample_weight=[0, 1])
 
 
-def test_models_with_sample_weight():
-    takes = {key for key in REGISTRY if "sample_weight" in inspect.signature(model_class(key).fit).parameters}
-    assert takes == {"popular", "xr-linear", "one-vs-all", "xr-transformer", "x-transformer", "ensemble"}
+def test_a_sample_of_weight_0_is_left_out(make):
+    """Also what is counted, not weighted, is as without it; its labels remain labels of the model."""
+    weights = np.arange(len(TEXTS)) % 5.0
+    kept = np.flatnonzero(weights)
+    model = make().fit([*TEXTS, "other words"], [*LABELS, ["zebra"]], sample_weight=[*weights, 0])
+    Y = sparse.csr_matrix(indicator())
+    Y = sparse.hstack([Y, sparse.csr_matrix((len(TEXTS), 1), dtype=Y.dtype)]).tocsr()[kept]
+    expected = make().fit([TEXTS[row] for row in kept], Y, sample_weight=weights[kept])
+    assert list(model.labels_) == ["egg", "fox", "hen", "red", "whale", "zebra"]
+    assert model.label_counts_.n_samples == len(kept)
+    assert same(model.predict_topk(TEXTS, k=6), expected.predict_topk(TEXTS, k=6))
+
+
+def test_heavy_samples_decide(make):
+    """Of two labels of the same texts, the one whose samples weigh more comes first."""
+    texts, labels = TEXTS * 2, [*LABELS, *([["cat"]] * len(TEXTS))]
+    is_cat = np.array([row == ["cat"] for row in labels])
+    for weights, is_best in ((np.where(is_cat, 9.0, 1.0), True), (np.where(is_cat, 1.0, 9.0), False)):
+        model = make().fit(texts, labels, sample_weight=weights)
+        best = [row[0][0] for row in model.predict_topk(TEXTS[:6], k=1).labels()]
+        assert (best.count("cat") > 3) is is_best, best
 
 
 def test_pickled_models(make):

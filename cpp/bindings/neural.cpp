@@ -89,13 +89,13 @@ void py_scatter_path_gradients(In2<std::int32_t> edges, In2<float> gradients, In
 
 std::tuple<double, Out<float, 2>, Out<float, 2>> py_path_loss(In2<std::int32_t> labels, In2<float> scores,
                                                               In2<float> logits, In2<std::uint8_t> targets,
-                                                              float weight, int threads) {
+                                                              In<float> weights, int threads) {
     const std::size_t rows = labels.shape(0), width = labels.shape(1);
     auto d_scores = std::make_unique_for_overwrite<float[]>(rows * width);
     auto d_logits = std::make_unique_for_overwrite<float[]>(rows * width);
     const double loss = without_gil([&] {
         return path_loss({ssize(rows), ssize(width), labels.data(), scores.data(), logits.data(), targets.data()},
-                         weight, d_scores.get(), d_logits.get(), threads);
+                         weights.data(), d_scores.get(), d_logits.get(), threads);
     });
     return {loss, give(std::move(d_scores), {rows, width}), give(std::move(d_logits), {rows, width})};
 }
@@ -260,7 +260,7 @@ void bind_neural(nb::module_& m) {
     m.def("scatter_path_gradients", py_scatter_path_gradients, array("edges"), array("gradients"),
           array("edge_cluster"), array("d_clusters"), array("d_edges"));
     m.def("path_loss", py_path_loss, array("labels"), array("scores"), array("logits"), array("targets"),
-          nb::arg("weight"), nb::arg("threads"));
+          array("weights"), nb::arg("threads"));
     m.def("score_edges", py_score_edges, array("indptr"), array("edges"), nb::arg("log_beta"), nb::arg("threads"));
     m.def("search_graph", py_search_graph, array("graph"), array("clusters"), array("labels"), nb::arg("log_alpha"),
           nb::arg("beam_size"), nb::arg("shortlist_size"), array("embeddings"), nb::arg("k"), nb::arg("threads"));

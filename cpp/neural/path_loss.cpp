@@ -8,10 +8,11 @@
 
 namespace ramify {
 
-double path_loss(const ScoredShortlists& lists, float weight, float* d_scores, float* d_logits, int threads) {
+double path_loss(const ScoredShortlists& lists, const float* weights, float* d_scores, float* d_logits, int threads) {
     constexpr float negligible = -14.0f;  // log of a probability whose gradient is skipped
     std::vector<double> sums(static_cast<std::size_t>(lists.rows));
     parallel_for(lists.rows, threads, [&](std::int64_t row, int) {
+        const float weight = weights[row];
         double sum = 0;
         for (std::int64_t i = row * lists.width; i < (row + 1) * lists.width; ++i) {
             d_scores[i] = d_logits[i] = 0.0f;
@@ -34,11 +35,11 @@ double path_loss(const ScoredShortlists& lists, float weight, float* d_scores, f
                 d_logits[i] = weight * p * no / rest;
             }
         }
-        sums[static_cast<std::size_t>(row)] = sum;
+        sums[static_cast<std::size_t>(row)] = sum * weight;
     });
     double total = 0;
     for (const double sum : sums) total += sum;
-    return total * weight;
+    return total;
 }
 
 }  // namespace ramify

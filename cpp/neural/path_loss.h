@@ -14,9 +14,9 @@ struct ScoredShortlists {
     const std::uint8_t* targets = nullptr;  // 1: true label
 };
 
-// weight · Σ BCE(p, target) with p = σ(v) e^u, in log space. Backward pass, shape (rows, width):
+// Σ weights[row] · BCE(p, target) with p = σ(v) e^u, in log space. Backward pass, shape (rows, width):
 //   target 1:  d_u = -weight,                 d_v = -weight (1 - σ(v))
 //   target 0:  d_u = weight p / (1 - p),      d_v = weight p (1 - σ(v)) / (1 - p)
-double path_loss(const ScoredShortlists& lists, float weight, float* d_scores, float* d_logits, int threads);
+double path_loss(const ScoredShortlists& lists, const float* weights, float* d_scores, float* d_logits, int threads);
 
 }  // namespace ramify

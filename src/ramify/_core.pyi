@@ -280,7 +280,7 @@ def path_loss(
     scores: NDArray[np.float32],
     logits: NDArray[np.float32],
     targets: NDArray[np.uint8],
-    weight: float,
+    weights: NDArray[np.float32],
     threads: int,
 ) -> tuple[float, NDArray[np.float32], NDArray[np.float32]]: ...
 def score_edges(

@@ -39,12 +39,6 @@ def test_validation_gives_the_better_model_more_weight(data):
     assert by_probability.weights_[1] >= by_probability.weights_[0]  # a calibrated bad model does little harm
 
 
-def test_sample_weight_needs_models_that_take_it():
-    model = ramify.Ensemble([ramify.Popular(), ramify.NeuralOneVsAll()])
-    with pytest.raises(ramify.DataError, match="NeuralOneVsAll, a model of the ensemble, takes no sample_weight"):
-        model.fit(["a b", "c d"], [["x"], ["y"]], sample_weight=[1.0, 2.0])
-
-
 def test_validation_size(data, monkeypatch):
     """Validation rows are held out of the training of all models, at most a tenth of the data."""
     train, _ = data

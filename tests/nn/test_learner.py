@@ -137,8 +137,8 @@ def test_names_of_arrays():
 class RecordingHead:
     """A head that records what it gets, with gradients of one."""
 
-    def step(self, phi, targets, adam, threads):
-        self.phi, self.targets, self.adam = phi, targets, adam
+    def step(self, phi, targets, adam, threads, sample_weight):
+        self.phi, self.targets, self.adam, self.sample_weight = phi, targets, adam, sample_weight
         return 0.5, np.ones_like(phi)
 
 
@@ -160,13 +160,20 @@ class RecordingEncoder:
         self.tape, self.gradients, self.adam = tape, gradients, adam
 
 
-def recording_learner(**options):
+def recording_learner(sample_weight=None, **options):
     Y = sparse.csr_matrix(np.eye(6, dtype=np.float32))
     samples = Samples(Mixed.of(np.zeros((6, 1), np.float32)))
     validator = RankingValidator(samples.take(np.arange(0)), Y[:0], 1)
     config = TrainingConfig(**options)
     parts = RecordingEncoder(), RecordingHead(), Positives(Y), validator
-    return Learner(*parts, samples, config, seed=7, threads=1)
+    return Learner(*parts, samples, config, seed=7, threads=1, sample_weight=sample_weight)
+
+
+def test_weights_of_samples_have_a_mean_of_1():
+    learner = recording_learner(np.array([10.0, 20.0, 30.0, 0.0, 30.0, 30.0]))
+    learner.step(np.array([1, 2]), 1, 1.0)
+    assert learner.head.sample_weight.tolist() == [1.0, 1.5]
+    assert learner.data_digest() != recording_learner().data_digest()
 
 
 def test_a_step_passes_embeddings_targets_and_learning_rates():
@@ -181,6 +188,7 @@ def test_a_step_passes_embeddings_targets_and_learning_rates():
     assert learner.encoder.adam.learning_rate == pytest.approx(0.015)  # the encoder halves its default
     assert learner.head.adam.weight_decay == learner.encoder.adam.weight_decay == 0.3
     assert learner.encoder.tape == "tape"
+    assert learner.head.sample_weight is None
     assert np.all(learner.encoder.gradients == 1)
 
 

@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -33,20 +33,12 @@ from ramify.models.estimator import Estimator, label_array
 from ramify.models.explain import explain
 from ramify.models.filtering import filtered_ranking, rank_more_labels
 from ramify.models.memory import OVERHEAD
+from ramify.models.training_data import TrainingData
 from ramify.rank.decision_rule import DecisionRule
 from ramify.rank.decisions import load_rule
 from ramify.rank.explanation import Explanation, Level
 from ramify.rank.filters import LabelFilter, Predicate, make_filter
 from ramify.rank.probabilities import Calibration
-
-
-class TrainingData(NamedTuple):
-    """Checked input of `fit`: n inputs, their label indicator Y (n × L), the labels of its columns and their names."""
-
-    inputs: Inputs
-    Y: Csr
-    labels: LabelVocabulary
-    catalogue: LabelCatalogue | None = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,7 +65,7 @@ class Model(Estimator, Config):
 
     # ---- public API ----
 
-    def fit(self, X: Any, y: Any, *, label_catalogue: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, sample_weight: Any = None, label_catalogue: Any = None) -> Self:
         """Train the model.
 
         Parameters
@@ -82,10 +74,11 @@ class Model(Estimator, Config):
             texts or numbers
         y : list or column of lists of hashable labels, an indicator (n × L), or a data frame with a column of 0 and 1
             for each label
+        sample_weight : weight of each sample in the loss (n,); None: 1; samples of weight 0 are left out
         label_catalogue : names of the labels: a `LabelCatalogue`, a mapping from label to name or to a dict of fields,
             or the path of a file (`LabelCatalogue.read`)
         """
-        data = self._check_training_data(X, y, label_catalogue)
+        data, _ = self._check_training_data(X, y, label_catalogue).weighted(sample_weight)
         self._fit(data)
         return self._finish_fit(data)
 

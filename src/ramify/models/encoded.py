@@ -14,12 +14,13 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.splits import hold_out
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, LongArray
+from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models.features import FeatureModel
 from ramify.models.memory import HIDDEN_SIZE, DataSizes, encoder_bytes, measure_sizes
+from ramify.models.training_data import TrainingData
 from ramify.nn.encoders import Bag, Encoder, Transformer
 from ramify.nn.encoders.bag import BagEncoder
 from ramify.nn.encoders.samples import Samples
@@ -34,13 +35,17 @@ FeatureShape = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class SplitSamples:
-    """Samples with labels Y (n × L), split into training and validation rows; `threads` for work on them."""
+    """Samples with labels Y (n × L), split into training and validation rows.
+
+    `threads` for work on them; `sample_weight` (n,) are the weights of their losses.
+    """
 
     samples: Samples
     Y: Csr
     rows: LongArray
     validation_rows: LongArray
     threads: int
+    sample_weight: AnyArray | None = None
 
     @cached_property
     def train_samples(self) -> Samples:
@@ -126,10 +131,11 @@ class EncodedModel(FeatureModel):
         assert self.transformer_ is not None
         return self.transformer_.copy()
 
-    def _split(self, samples: Samples, Y: Csr, validation_size: int, seed: int) -> SplitSamples:
-        """Hold out a validation set."""
-        rows, validation_rows = hold_out(Y, validation_size, seed)
-        return SplitSamples(samples, Y, rows, validation_rows, resolve_threads(self.threads))
+    def _split(self, samples: Samples, data: TrainingData, validation_size: int, seed: int) -> SplitSamples:
+        """Hold out a validation set; `samples` are those of the data."""
+        rows, validation_rows = hold_out(data.Y, validation_size, seed)
+        threads = resolve_threads(self.threads)
+        return SplitSamples(samples, data.Y, rows, validation_rows, threads, data.sample_weight)
 
     def _train(
         self,

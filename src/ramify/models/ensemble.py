@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +14,14 @@ from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.ranking import Ranking
 from ramify.base.splits import hold_out
-from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
+from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.io.inputs import Inputs, take_rows
 from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models import model_class
-from ramify.models.base import Model, TrainingData
-from ramify.models.estimator import check_sample_weight
+from ramify.models.base import Model
+from ramify.models.training_data import TrainingData
 from ramify.rank.combine import Combination, combine_rankings
 
 WIDTH = 100
@@ -100,33 +99,17 @@ class Ensemble(Model):
             ensemble._fit_combination(X, truth[:, :n_known].tocsr())
         return ensemble
 
-    def fit(self, X: Any, y: Any, *, sample_weight: Any = None, label_catalogue: Any = None) -> Self:
-        """Train all models.
-
-        Parameters
-        ----------
-        X, y : as for each of the models
-        sample_weight : weight of each sample (n,), for models that all take it; None: 1
-        label_catalogue : names of the labels
-        """
-        if sample_weight is not None:
-            for model in self.models:
-                if "sample_weight" not in inspect.signature(model.fit).parameters:
-                    raise DataError(f"{type(model).__name__}, a model of the ensemble, takes no sample_weight")
-        data = self._check_training_data(X, y, label_catalogue)
-        self._fit(data, None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs)))
-        return self._finish_fit(data)
-
-    def _fit(self, data: TrainingData, sample_weight: AnyArray | None = None) -> None:
+    def _fit(self, data: TrainingData) -> None:
         inputs, Y = data.inputs, data.Y
         _first(self.models)
         rows, validation = np.arange(len(inputs)), np.empty(0, np.int64)
         if self.weights == "validation" or self._needs_probabilities:
-            train, held = hold_out(Y, self.validation_size, self.seed)
+            others, held = hold_out(Y, self.validation_size, self.seed)
             if self.weights == "validation" or len(held) >= MIN_CALIBRATION_ROWS:
-                rows, validation = train, held
-        options: dict[str, Any] = {} if sample_weight is None else {"sample_weight": sample_weight[rows]}
-        self.models_ = [model.clone().fit(take_rows(inputs, rows).data, Y[rows], **options) for model in self.models]
+                rows, validation = others, held
+        weights = None if data.sample_weight is None else data.sample_weight[rows]
+        train = take_rows(inputs, rows).data
+        self.models_ = [model.clone().fit(train, Y[rows], sample_weight=weights) for model in self.models]
         self.weights_ = self._given_weights()
         if len(validation):
             self._fit_combination(take_rows(inputs, validation).data, Y[validation])

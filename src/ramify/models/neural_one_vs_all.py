@@ -12,8 +12,9 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import FloatArray, IntArray
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
-from ramify.models.base import TrainingData, check_state
+from ramify.models.base import check_state
 from ramify.models.encoded import EncodedModel, check_history
+from ramify.models.training_data import TrainingData
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Transformer
@@ -38,7 +39,7 @@ class NeuralOneVsAll(EncodedModel):
 
     def _fit(self, data: TrainingData) -> None:
         samples = self._fit_samples(data.inputs)
-        split = self._split(samples, data.Y, self.training.validation_size, self.seed)
+        split = self._split(samples, data, self.training.validation_size, self.seed)
         threads = split.threads
         self.encoder_ = self._init_encoder(split.train_samples, split.train_Y, self.seed, threads)
         phi = self.encoder_.encode(split.train_samples, threads)
@@ -52,6 +53,7 @@ class NeuralOneVsAll(EncodedModel):
             self.training,
             seed=self.seed + 1,
             threads=threads,
+            sample_weight=split.sample_weight,
         )
         checkpoints = CheckpointDirectory(self.checkpoint_dir)
         self.history_ = self._train(

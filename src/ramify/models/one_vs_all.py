@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Self
 from ramify.base.config import param
 from ramify.base.progress import progress, steps
 from ramify.base.threads import resolve_threads
-from ramify.base.types import AnyArray, Csr
+from ramify.base.types import Csr
 from ramify.index.tree import LabelTree
-from ramify.models.base import TrainingData
-from ramify.models.estimator import check_sample_weight
 from ramify.models.linear import LinearModel
 from ramify.models.memory import ENTRY, DataSizes, solver_bytes
+from ramify.models.training_data import TrainingData
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
 from ramify.rank.score_transforms import ScoreTransform
@@ -58,15 +57,18 @@ class OneVsAll(LinearModel):
         X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
         y : list of lists of hashable labels, or an indicator (n × L)
         relevance : weight of each positive in the loss (n × L), with the pattern of y; None: 1
-        sample_weight : weight of each sample in the loss (n,); None: 1
+        sample_weight : weight of each sample in the loss (n,); None: 1; samples of weight 0 are left out
         label_catalogue : names of the labels
         """
         data = self._check_training_data(X, y, label_catalogue)
-        weights = None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs))
-        self._fit(data, check_relevance(relevance, data.Y), weights)
+        weights_of_labels = check_relevance(relevance, data.Y)
+        data, rows = data.weighted(sample_weight)
+        if weights_of_labels is not None and rows is not None:
+            weights_of_labels = weights_of_labels[rows]
+        self._fit(data, weights_of_labels)
         return self._finish_fit(data)
 
-    def _fit(self, data: TrainingData, relevance: Csr | None = None, sample_weight: AnyArray | None = None) -> None:
+    def _fit(self, data: TrainingData, relevance: Csr | None = None) -> None:
         X, n_labels = self._fit_features(data.inputs), data.Y.shape[1]
         tree = LabelTree.flat(n_labels)
         with progress("training", n_labels, self.verbose, "labels") as advance:
@@ -75,7 +77,7 @@ class OneVsAll(LinearModel):
                 data.Y,
                 config=self.linear,
                 relevance=relevance,
-                sample_weight=sample_weight,
+                sample_weight=data.sample_weight,
                 seed=self.seed,
                 threads=self.threads,
                 progress=steps(advance),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ramify.base.errors import ModelFormatError
-from ramify.base.types import AnyArray, FloatArray, IntArray
+from ramify.base.types import FloatArray, IntArray
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
-from ramify.models.base import Model, TrainingData
-from ramify.models.estimator import check_sample_weight
+from ramify.models.base import Model
+from ramify.models.training_data import TrainingData
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -25,22 +25,9 @@ class Popular(Model):
     kind: ClassVar[str] = "popular"
     scores_are_probabilities: ClassVar[bool] = True
 
-    def fit(self, X: Any, y: Any, *, sample_weight: Any = None, label_catalogue: Any = None) -> Self:
-        """Count the labels.
-
-        Parameters
-        ----------
-        X : list of str, list of dicts of text fields, CSR (n × d) or ndarray (n, d)
-        y : list of lists of hashable labels, or an indicator (n × L)
-        sample_weight : how much each sample counts (n,); None: 1
-        label_catalogue : names of the labels
-        """
-        data = self._check_training_data(X, y, label_catalogue)
-        self._fit(data, None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs)))
-        return self._finish_fit(data)
-
-    def _fit(self, data: TrainingData, sample_weight: AnyArray | None = None) -> None:
+    def _fit(self, data: TrainingData) -> None:
         n, n_labels = data.Y.shape
+        sample_weight = data.sample_weight
         of_entries = None if sample_weight is None else np.repeat(sample_weight, np.diff(data.Y.indptr))
         counts = np.bincount(data.Y.indices, of_entries, minlength=n_labels)
         self.order_ = np.argsort(-counts, kind="stable").astype(np.int32)  # ties by label id

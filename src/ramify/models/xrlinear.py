@@ -34,17 +34,16 @@ from ramify.base.mixed import Mixed
 from ramify.base.progress import progress, steps
 from ramify.base.sparse import as_csr, csr_from_parts
 from ramify.base.threads import resolve_threads
-from ramify.base.types import AnyArray, Csr, FloatArray
+from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree, paths_in_order
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
-from ramify.models.base import TrainingData
-from ramify.models.estimator import check_sample_weight
 from ramify.models.label_features import check_label_features
 from ramify.models.level_checkpoints import LevelCheckpoints
 from ramify.models.linear import Beam, LinearModel, TreeModel
 from ramify.models.memory import ENTRY, DataSizes, solver_bytes, tree_bytes
+from ramify.models.training_data import TrainingData
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, check_relevance, drop_small_weights, fit_ovr, ranking_config
@@ -74,6 +73,16 @@ class TreeOptions:
     negatives: Sequence[Csr | None] | None = None
     label_features: Csr | FloatArray | None = None
     sample_weight: AnyArray | None = None
+
+    def of_rows(self, rows: LongArray | None, sample_weight: AnyArray | None) -> TreeOptions:
+        """Return the options for some rows, None: all, with their weights."""
+        relevance, negatives = self.relevance, self.negatives
+        if rows is not None:
+            relevance = None if relevance is None else relevance[rows]
+            negatives = (
+                None if negatives is None else [None if M is None else as_csr(M, "negatives")[rows] for M in negatives]
+            )
+        return replace(self, relevance=relevance, negatives=negatives, sample_weight=sample_weight)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -107,14 +116,14 @@ class TrainedTreeModel(TreeModel):
         negatives : for each level of the tree, samples that give additional negatives (n × nodes of the level above),
             or None
         label_features : features of the labels themselves (L × e), or the text of each label; used for clustering
-        sample_weight : weight of each sample in the loss of the linear classifiers (n,); None: 1
+        sample_weight : weight of each sample in the loss (n,); None: 1; samples of weight 0 are left out
         label_catalogue : names of the labels
         """
         data = self._check_training_data(X, y, label_catalogue)
         features = None if label_features is None else check_label_features(label_features, data.labels)
-        weights = None if sample_weight is None else check_sample_weight(sample_weight, len(data.inputs))
-        options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, features, weights)
-        self._fit(data, options)
+        options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, features)
+        data, rows = data.weighted(sample_weight)
+        self._fit(data, options.of_rows(rows, data.sample_weight))
         return self._finish_fit(data)
 
     @abstractmethod

@@ -27,16 +27,17 @@ from ramify.base.mixed import Mixed
 from ramify.base.progress import message
 from ramify.base.sparse import csr_from_parts, pattern
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, FloatArray, LongArray
+from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
-from ramify.models.base import TrainingData, check_state
+from ramify.models.base import check_state
 from ramify.models.encoded import EncodedModel
 from ramify.models.linear import Beam
 from ramify.models.memory import DataSizes
+from ramify.models.training_data import TrainingData
 from ramify.models.xrlinear import TrainedTreeModel, TreeOptions, XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -117,7 +118,7 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
         if not self._is_frozen:
             Z = pifa_mixed(samples.features, data.Y, threads=self.threads)
             tree = build_tree(Z, self.matcher_tree, seed=self.seed, threads=self.threads)
-            encoder = self._fine_tune(samples, data.Y, tree, checkpoints, threads)
+            encoder = self._fine_tune(samples, data, tree, checkpoints, threads)
             if isinstance(encoder, Bag):
                 self.bag_ = encoder
             else:
@@ -138,13 +139,13 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
         return range(min(end - 1, sum(width < self.min_match_clusters for width in tree.widths)), end)
 
     def _fine_tune(
-        self, samples: Samples, Y: Csr, tree: LabelTree, checkpoints: CheckpointDirectory, threads: int
+        self, samples: Samples, data: TrainingData, tree: LabelTree, checkpoints: CheckpointDirectory, threads: int
     ) -> Encoder:
         """Train the encoder level by level, coarse to fine; each level starts from the encoder of the one above."""
-        split = self._split(samples, Y, self.training.validation_size, self.seed)
+        split = self._split(samples, data, self.training.validation_size, self.seed)
         encoder = self.transformer_ or self._init_encoder(split.train_samples, split.train_Y, self.seed, threads)
-        counts = tree.project(Y)  # labels of each sample below each node of a level (n × nodes)
-        levels = self._matched_levels(tree)
+        counts = tree.project(data.Y)  # labels of each sample below each node of a level (n × nodes)
+        levels, weight = self._matched_levels(tree), data.sample_weight
         head: ShortlistHead | None = None
         for t in levels:
             random = np.random.default_rng([self.seed, t])
@@ -156,12 +157,12 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
             phi = encoder.encode(samples.take(known), threads)
             if head is None:
                 M, children = _root(len(train_rows)), np.array([0, tree.widths[t]])
-                head = _bootstrap(phi, counts[t][known], _root(len(known)), children, threads)
+                head = _bootstrap(phi, counts[t][known], _root(len(known)), children, threads, _taken(weight, known))
             else:
                 children, above = tree.levels[t], counts[t - 1]
                 proposed, _ = head.search(phi, self.matcher_topk, threads)
                 M = mining.union(mining.teacher(above[train_rows]), mining.matcher(proposed, above.shape[1]))
-                head = _bootstrap(phi, counts[t][known], M, children, threads)
+                head = _bootstrap(phi, counts[t][known], M, children, threads, _taken(weight, known))
             # The samples of this level: first the training rows, then the validation rows.
             level_rows = np.concatenate([train_rows, split.validation_rows])
             level_samples, weights = samples.take(level_rows), counts[t][level_rows]
@@ -176,6 +177,7 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
                 self.training,
                 seed=self.seed + t,
                 threads=threads,
+                sample_weight=_taken(weight, level_rows),
             )
             self._train(
                 learner,
@@ -234,7 +236,15 @@ def _root(n: int) -> Csr:
     return csr_from_parts(np.ones(n, np.float32), np.zeros(n, np.int32), np.arange(n + 1), (n, 1))
 
 
-def _bootstrap(phi: FloatArray, targets: Csr, M: Csr, children: LongArray, threads: int) -> ShortlistHead:
+def _taken(sample_weight: AnyArray | None, rows: LongArray) -> AnyArray | None:
+    return None if sample_weight is None else sample_weight[rows]
+
+
+def _bootstrap(
+    phi: FloatArray, targets: Csr, M: Csr, children: LongArray, threads: int, sample_weight: AnyArray | None
+) -> ShortlistHead:
     """Return the head of a level, trained by `fit_ovr` on the embeddings (n, D) before the level."""
-    W = fit_ovr(phi, targets, M, clusters=children, config=BOOTSTRAP, threads=threads).toarray()
+    W = fit_ovr(
+        phi, targets, M, clusters=children, config=BOOTSTRAP, sample_weight=sample_weight, threads=threads
+    ).toarray()
     return ShortlistHead(np.ascontiguousarray(W[:, :-1]), np.ascontiguousarray(W[:, -1]), squared_hinge)

@@ -86,10 +86,15 @@ def scatter_path_gradients(
 
 
 def path_loss(
-    labels: IntArray, scores: FloatArray, logits: FloatArray, targets: ByteArray, weight: float, threads: int
+    labels: IntArray, scores: FloatArray, logits: FloatArray, targets: ByteArray, weights: FloatArray, threads: int
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Binary cross-entropy of σ(logit) · e^score (n, k) against the targets, with its gradients by score and logit."""
-    return _core.path_loss(labels, scores, logits, targets, weight, threads)
+    """Binary cross-entropy of σ(logit) · e^score (n, k) against the targets, with its gradients by score and logit.
+
+    `weights` (n,) are those of the rows in the sum.
+    """
+    if weights.shape != (len(labels),):
+        raise ValueError(f"weights {weights.shape} for {len(labels)} rows")
+    return _core.path_loss(labels, scores, logits, targets, weights, threads)
 
 
 def group_pairs(candidates: IntArray, n_rows: int) -> Pairs:

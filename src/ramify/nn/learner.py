@@ -22,8 +22,13 @@ NORM_DECAY, NORM_GAIN = 0.98, 0.02
 class Head(Protocol):
     """Scores labels from embeddings; see `nn.heads`."""
 
-    def step(self, phi: FloatArray, targets: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
-        """Update from a batch of embeddings (n, D); return the loss and the gradients (n, D)."""
+    def step(
+        self, phi: FloatArray, targets: Csr, adam: Adam, threads: int, sample_weight: FloatArray | None = None, /
+    ) -> tuple[float, FloatArray]:
+        """Update from a batch of embeddings (n, D); return the loss and the gradients (n, D).
+
+        `sample_weight` (n,) are factors on the losses of the samples; None: 1.
+        """
 
     def arrays(self) -> Arrays:
         """Return the trained arrays."""
@@ -80,6 +85,7 @@ class Learner:
     sampler : chooses the labels that each sample trains on
     validator : evaluates encoder and head on the validation set
     samples : all samples, in the order of the sampler's labels
+    sample_weight : (n,) weights of their losses, of which only the ratios matter; None: equal weights
     """
 
     def __init__(
@@ -93,9 +99,13 @@ class Learner:
         *,
         seed: int,
         threads: int,
+        sample_weight: AnyArray | None = None,
     ) -> None:
         self.encoder, self.head, self.sampler, self.validator = encoder, head, sampler, validator
         self.samples, self.config, self.threads = samples, config, threads
+        self._weights: FloatArray | None = None
+        if sample_weight is not None:  # with a mean of 1, so that losses and gradients keep their scale
+            self._weights = (sample_weight / sample_weight.mean()).astype(np.float32)
         encoder.begin_training(seed)
         self._random = np.random.default_rng(seed)
         self._mean_norm = 0.0  # running mean of the norm of the encoder's gradients
@@ -111,7 +121,8 @@ class Learner:
         phi, tape = self.encoder.forward(self.samples.take(rows), threads)
         mask = np.where(self._random.random(phi.shape, np.float32) < keep, np.float32(1 / keep), np.float32(0))
         adam = Adam(factor * config.learning_rate, step, weight_decay=config.weight_decay)
-        loss, d_phi = self.head.step(phi * mask, self.sampler.targets(rows), adam, threads)
+        weights = None if self._weights is None else self._weights[rows]
+        loss, d_phi = self.head.step(phi * mask, self.sampler.targets(rows), adam, threads, weights)
         encoder_lr = self.encoder.learning_rate(config.encoder_learning_rate)
         adam = Adam(factor * encoder_lr, step, weight_decay=config.weight_decay)
         self.encoder.backward(tape, self._clipped(d_phi * mask), adam, threads)  # type: ignore[arg-type]
@@ -170,11 +181,13 @@ class Learner:
         self._mean_norm = float(values["mean_norm"])
 
     def data_digest(self) -> str:
-        """Hash the features, tokens and labels: a checkpoint is valid for the same data only."""
+        """Hash the features, tokens, labels and weights: a checkpoint is valid for the same data only."""
         X, tokens, Y = self.samples.features, self.samples.tokens, self.sampler.Y
         arrays = [Y.indptr, Y.indices, X.sparse.indptr, X.sparse.indices, X.sparse.data, X.dense]
+        arrays += [] if tokens is None else [tokens.indptr, tokens.ids]
+        arrays += [] if self._weights is None else [self._weights]
         digest = hashlib.blake2b(digest_size=16)
-        for array in arrays if tokens is None else [*arrays, tokens.indptr, tokens.ids]:
+        for array in arrays:
             digest.update(str(array.shape).encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()

@@ -104,7 +104,15 @@ class Astec(DeepXMLModel):
         source = FixedCandidates(ids, sigmoid_scores(ids, similarities))
         validator = self._validator(split, samples, source, self.beta)
         learner = Learner(
-            self.transfer_, head, sampler, validator, samples, self.training, seed=self.seed + 4, threads=threads
+            self.transfer_,
+            head,
+            sampler,
+            validator,
+            samples,
+            self.training,
+            seed=self.seed + 4,
+            threads=threads,
+            sample_weight=split.sample_weight,
         )
         title = "classifiers"
         self._train(learner, rows, title=title, seed=self.seed + 6, checkpoint=checkpoints.path(title))
@@ -130,6 +138,7 @@ class Astec(DeepXMLModel):
             self.surrogate,
             seed=self.seed + 1,
             threads=threads,
+            sample_weight=split.sample_weight,
         )
         title = "surrogate task"
         self._train(learner, split.rows, title=title, seed=self.seed + 2, checkpoint=checkpoints.path(title))

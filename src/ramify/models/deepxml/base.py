@@ -18,9 +18,10 @@ from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts, inverse_propensity
-from ramify.models.base import TrainingData, check_state
+from ramify.models.base import check_state
 from ramify.models.deepxml.reranker import RERANKED_LABELS, Reranker, is_fraction
 from ramify.models.encoded import EncodedModel, SplitSamples
+from ramify.models.training_data import TrainingData
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Encoder, Transformer
@@ -82,7 +83,7 @@ class DeepXMLModel(EncodedModel):
 
     def _fit(self, data: TrainingData) -> None:
         samples = self._fit_samples(data.inputs)
-        split = self._split(samples, data.Y, self.training.validation_size, self.seed)
+        split = self._split(samples, data, self.training.validation_size, self.seed)
         checkpoints = CheckpointDirectory(self.checkpoint_dir)
         self._fit_retrieval(split, checkpoints)
         self.reranker_: Reranker | None = None  # the re-ranker is trained on what is ranked without one
@@ -127,7 +128,15 @@ class DeepXMLModel(EncodedModel):
         validator = self._validator(split, split.samples, source, beta=None)
         sampler = FixedShortlists(split.Y, split.rows, shortlists)
         learner = Learner(
-            encoder, head, sampler, validator, split.samples, self.training, seed=self.seed + 11, threads=threads
+            encoder,
+            head,
+            sampler,
+            validator,
+            split.samples,
+            self.training,
+            seed=self.seed + 11,
+            threads=threads,
+            sample_weight=split.sample_weight,
         )
         title = "re-ranker"
         self._train(learner, split.rows, title=title, seed=self.seed + 12, checkpoint=checkpoints.path(title))

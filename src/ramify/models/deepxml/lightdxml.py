@@ -90,6 +90,7 @@ class LightDXML(DeepXMLModel):
             _with_epochs(self.training),
             seed=self.seed + 1,
             threads=threads,
+            sample_weight=split.sample_weight,
         )
         title = "training"
         history = self._train(learner, split.rows, title=title, seed=self.seed + 2, checkpoint=checkpoints.path(title))

@@ -48,11 +48,12 @@ from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
 from ramify.metrics.ranking import frequency_deciles
-from ramify.models.base import TrainingData, check_state
+from ramify.models.base import check_state
 from ramify.models.elias.graph_classifier import GraphClassifier
 from ramify.models.elias.ranker import RankerTraining, SparseRanker
 from ramify.models.elias.report import is_listed, search_report
 from ramify.models.encoded import EncodedModel, SplitSamples
+from ramify.models.training_data import TrainingData
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Encoder, Transformer
@@ -139,7 +140,7 @@ class Elias(EncodedModel):
         self.members_ = []
         for index in range(self.n_models):
             seed = self.seed + MEMBER_SEED_STEP * index
-            split = self._split(samples, data.Y, self.stage1.validation_size, seed)
+            split = self._split(samples, data, self.stage1.validation_size, seed)
             name = "" if self.n_models == 1 else f" of model {index + 1}"
             with blas_threads(1):  # between native code; and the bits of a product depend on the number of threads
                 self.members_.append(self._fit_member(split, seed, name, checkpoints))
@@ -250,6 +251,7 @@ class Elias(EncodedModel):
             config,
             seed=seed + 1,
             threads=split.threads,
+            sample_weight=split.sample_weight,
         )
         return self._train(learner, split.rows, title=title, seed=seed + 2, checkpoint=checkpoints.path(title))
 
@@ -265,7 +267,16 @@ class Elias(EncodedModel):
 
         features, embeddings = split.samples.features, member.ranker_embeddings(split.samples, phi)
         training = RankerTraining(
-            features, split.Y, embeddings, search, self.linear, float(weight), member.cluster_of, seed, threads
+            features,
+            split.Y,
+            embeddings,
+            search,
+            self.linear,
+            float(weight),
+            member.cluster_of,
+            seed,
+            threads,
+            split.sample_weight,
         )
         return training.fit(split.rows, split.validation_rows)
 

@@ -28,7 +28,7 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.ranking import Ranking
 from ramify.base.sparse import indicator_from_ids
-from ramify.base.types import Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.native.linear import Candidates, LinearClassifiers
@@ -208,6 +208,7 @@ class RankerTraining:
     search : candidates of given rows
     embedding_weight : norm of the embedding beside TF-IDF of norm 1
     cluster_of : (L,) cluster of each label
+    sample_weight : (n,) weights of the samples in the loss; None: 1
     """
 
     X: Mixed
@@ -219,6 +220,7 @@ class RankerTraining:
     cluster_of: IntArray
     seed: int
     threads: int
+    sample_weight: AnyArray | None = None
 
     def fit(self, rows: LongArray, validation_rows: LongArray) -> SparseRanker | None:
         """Train a ranker; None if validation is better without.
@@ -256,6 +258,7 @@ class RankerTraining:
             indicator_from_ids(negatives, n_labels),
             clusters=np.arange(n_labels + 1),
             config=self.config,
+            sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
             seed=self.seed,
             threads=self.threads,
         )

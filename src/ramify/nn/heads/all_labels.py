@@ -27,17 +27,21 @@ class AllLabels(Trainable):
         """Weights (L, D) and bias (L,)."""
         return self.weights.values, self.bias.values
 
-    def step(self, phi: FloatArray, Y: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
+    def step(
+        self, phi: FloatArray, Y: Csr, adam: Adam, threads: int, sample_weight: FloatArray | None = None
+    ) -> tuple[float, FloatArray]:
         """Update from a batch of embeddings (n, D) with labels Y (n × L); return the loss and the gradients (n, D)."""
-        loss, d_phi, d_logits = self.gradients(phi, Y)
+        loss, d_phi, d_logits = self.gradients(phi, Y, sample_weight)
         self.weights.step(d_logits.T @ phi, adam)
         self.bias.step(d_logits.sum(axis=0), Adam(adam.learning_rate, adam.step))
         return loss, d_phi
 
-    def gradients(self, phi: FloatArray, Y: Csr) -> tuple[float, FloatArray, FloatArray]:
+    def gradients(
+        self, phi: FloatArray, Y: Csr, sample_weight: FloatArray | None = None
+    ) -> tuple[float, FloatArray, FloatArray]:
         """Loss, and gradients of the embeddings (n, D) and of the logits (n, L)."""
         logits = phi @ self.weights.values.T + self.bias.values
-        loss, d_logits = binary_cross_entropy_all(logits, Y)
+        loss, d_logits = binary_cross_entropy_all(logits, Y, sample_weight)
         return loss, d_logits @ self.weights.values, d_logits
 
     def search(self, phi: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:

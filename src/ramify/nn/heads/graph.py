@@ -227,12 +227,16 @@ class GraphHead(Trainable):
                 self._parents[self.graph.labels] = self._edge_clusters
         return self._parents
 
-    def gradients(self, phi: FloatArray, Y: Csr, step: int, threads: int) -> GraphGradients:
+    def gradients(
+        self, phi: FloatArray, Y: Csr, step: int, threads: int, sample_weight: FloatArray | None = None
+    ) -> GraphGradients:
         """Loss and gradients on a batch of embeddings (n, D) with labels Y (n × L).
 
         Slots that a sample does not fill add nothing to the loss, but count in its means.
         """
         options, graph, n = self.options, self.graph, len(phi)
+        if sample_weight is None:
+            sample_weight = np.ones(n, np.float32)
         # Forward: clusters, shortlists with their best paths, label logits.
         logits = cluster_logits(self.cluster_classifiers, phi)
         unclipped, softmax = cluster_scores(logits, self.log_alpha)
@@ -253,12 +257,13 @@ class GraphHead(Trainable):
 
         # Both losses, and the gradients of path scores and label logits.
         loss, d_scores, d_logits = native.neural.path_loss(
-            shortlists, scores, label_logits, targets, 1.0 / (n * width), threads
+            shortlists, scores, label_logits, targets, np.float32(1 / (n * width)) * sample_weight, threads
         )
         max_labels = max(1, int(np.diff(Y.indptr).max(initial=0)))
-        weight = options.shortlist_loss_weight / (n * max_labels)
         reached = truth_edges >= 0
-        loss -= weight * float(truth_scores[reached].sum())
+        rows = entry_rows(Y)[reached]
+        weight = options.shortlist_loss_weight / (n * max_labels) * sample_weight[rows].astype(np.float64)
+        loss -= float(weight @ truth_scores[reached])
 
         # Backward through the best paths to clusters and edges.
         d_clusters = np.zeros_like(unclipped)
@@ -270,8 +275,7 @@ class GraphHead(Trainable):
             used[self._edge_clusters[truth_edges[reached]]] = True
             d_edges = self.edges.zero_gradients(np.flatnonzero(used).astype(np.int32))
         native.neural.scatter_path_gradients(edges, d_scores, self._edge_clusters, d_clusters, d_edges)
-        rows = entry_rows(Y)[reached]
-        np.add.at(d_clusters, (rows, self._edge_clusters[truth_edges[reached]]), np.float32(-weight))
+        np.add.at(d_clusters, (rows, self._edge_clusters[truth_edges[reached]]), -weight.astype(np.float32))
         np.add.at(d_edges, truth_edges[reached], -weight)
 
         # Backward through the clipped softmax of the clusters, and to the embeddings.
@@ -280,9 +284,11 @@ class GraphHead(Trainable):
         d_phi = self.labels.dot_backward(pairs, d_logits, threads) + d_cluster_logits @ self.cluster_weights.values
         return GraphGradients(loss, np.ascontiguousarray(d_phi), d_cluster_logits, d_edges, pairs, d_logits)
 
-    def step(self, phi: FloatArray, Y: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
+    def step(
+        self, phi: FloatArray, Y: Csr, adam: Adam, threads: int, sample_weight: FloatArray | None = None
+    ) -> tuple[float, FloatArray]:
         """Update from a batch of embeddings (n, D) with labels Y (n × L); return the loss and the gradients (n, D)."""
-        batch = self.gradients(phi, Y, adam.step, threads)
+        batch = self.gradients(phi, Y, adam.step, threads, sample_weight)
         self.labels.step(batch.pairs, batch.logits, phi, adam, threads)
         cluster_lr = self.options.cluster_learning_rate_ratio * adam.learning_rate
         cluster_adam = Adam(cluster_lr, adam.step, weight_decay=adam.weight_decay)

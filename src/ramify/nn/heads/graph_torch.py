@@ -130,7 +130,9 @@ class TorchGraphHead:
 
     # ---- training ----
 
-    def loss(self, phi: Any, weights: dict[str, Any], Y: Csr, step: int) -> tuple[Any, Any]:
+    def loss(
+        self, phi: Any, weights: dict[str, Any], Y: Csr, step: int, sample_weight: FloatArray | None = None
+    ) -> tuple[Any, Any]:
         """Loss of a batch of embeddings (n, D), and the shortlists (n, K); see `GraphHead.gradients`."""
         torch, options, n = self._torch, self.options, len(phi)
         logits = phi @ weights["cluster_weights.values"].T + weights["cluster_bias.values"]
@@ -151,11 +153,13 @@ class TorchGraphHead:
         log_p = torch.nn.functional.logsigmoid(z) + u
         q = -torch.expm1(u) + torch.exp(u) * torch.sigmoid(-z)  # 1 - p
         cost = -torch.where(positive, log_p, torch.log(q.clamp(min=1e-6)))
-        loss = torch.where(mask, cost, 0.0).sum() / (n * shortlists.shape[1])
+        of_samples = self._tensor(np.ones(n, np.float32) if sample_weight is None else sample_weight)
+        loss = (of_samples[:, None] * torch.where(mask, cost, 0.0)).sum() / (n * shortlists.shape[1])
         truth_scores = paths[truth]
         reached = truth_scores > -torch.inf
         max_labels = max(1, int(np.diff(Y.indptr).max(initial=0)))
-        return loss - options.shortlist_loss_weight / (n * max_labels) * truth_scores[reached].sum(), shortlists
+        rewards = (of_samples[truth[0][reached]] * truth_scores[reached]).sum()
+        return loss - options.shortlist_loss_weight / (n * max_labels) * rewards, shortlists
 
     def _strongest(self, edge_scores: Any) -> Any:
         """Cluster (L,) of the strongest edge of each label, the lowest of equals; 0 for labels without an edge."""
@@ -167,19 +171,23 @@ class TorchGraphHead:
         parents = parents.scatter_reduce(0, self._edge_labels[is_best], self._edge_clusters[is_best], "amin")
         return torch.where(parents < self._pattern.n_clusters, parents, 0)
 
-    def gradients(self, phi: FloatArray, Y: Csr, step: int) -> tuple[float, FloatArray, dict[str, Any], Any]:
+    def gradients(
+        self, phi: FloatArray, Y: Csr, step: int, sample_weight: FloatArray | None = None
+    ) -> tuple[float, FloatArray, dict[str, Any], Any]:
         """Loss, gradients of the embeddings (n, D) and of all tensors by name, and the shortlists (n, K)."""
         leaves = {name: w.detach().requires_grad_() for name, w in self.tensors.items()}
         leaf = self._tensor(phi).requires_grad_()
-        loss, shortlists = self.loss(leaf, leaves, Y, step)
+        loss, shortlists = self.loss(leaf, leaves, Y, step, sample_weight)
         loss.backward()
         gradients = {name: tensor.grad for name, tensor in leaves.items()}
         return float(loss.detach()), leaf.grad.cpu().numpy(), gradients, shortlists
 
-    def step(self, phi: FloatArray, Y: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
+    def step(
+        self, phi: FloatArray, Y: Csr, adam: Adam, threads: int, sample_weight: FloatArray | None = None
+    ) -> tuple[float, FloatArray]:
         """Update from a batch of embeddings (n, D) with labels Y (n × L); return the loss and the gradients (n, D)."""
         torch, options = self._torch, self.options
-        loss, d_phi, gradients, shortlists = self.gradients(phi, Y, adam.step)
+        loss, d_phi, gradients, shortlists = self.gradients(phi, Y, adam.step, sample_weight)
         with torch.no_grad():
             rows = torch.unique(shortlists[shortlists >= 0])
             self.adam_rows("labels.weights", rows, gradients["labels.weights"][rows], adam)

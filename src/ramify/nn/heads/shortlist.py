@@ -27,7 +27,9 @@ class ShortlistHead(Trainable):
         assert self.labels.bias is not None
         return self.labels.weights, self.labels.bias
 
-    def step(self, phi: FloatArray, targets: Csr, adam: Adam, threads: int) -> tuple[float, FloatArray]:
+    def step(
+        self, phi: FloatArray, targets: Csr, adam: Adam, threads: int, sample_weight: FloatArray | None = None
+    ) -> tuple[float, FloatArray]:
         """Update from a batch of embeddings (n, D); return the loss and the gradients (n, D).
 
         `targets` (n × m) stores a weight above 0 for each positive, and an explicit 0 for each negative candidate.
@@ -35,7 +37,7 @@ class ShortlistHead(Trainable):
         candidates, weights = padded_rows(targets)
         pairs = native.neural.group_pairs(candidates, targets.shape[1])
         scores = self.labels.dot(pairs, candidates.shape[1], phi, threads)
-        loss, d_scores = self.loss(scores, weights, candidates >= 0)
+        loss, d_scores = self.loss(scores, weights, candidates >= 0, sample_weight)
         d_phi = self.labels.dot_backward(pairs, d_scores, threads)
         self.labels.step(pairs, d_scores, phi, adam, threads)
         return loss, d_phi

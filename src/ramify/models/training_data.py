@@ -1,0 +1,50 @@
+"""Checked input of `fit`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ramify.base.errors import DataError
+from ramify.base.types import AnyArray, Csr, LongArray
+from ramify.io.catalogue import LabelCatalogue
+from ramify.io.inputs import Inputs, take_rows
+from ramify.io.labels import LabelVocabulary
+from ramify.models.estimator import check_sample_weight
+
+
+class TrainingData(NamedTuple):
+    """Checked input of `fit`.
+
+    Attributes
+    ----------
+    inputs : n inputs
+    Y : (n × L) label indicator
+    labels : the labels of its columns
+    catalogue : their names
+    sample_weight : (n,) weights above 0 of the samples; None: 1
+    """
+
+    inputs: Inputs
+    Y: Csr
+    labels: LabelVocabulary
+    catalogue: LabelCatalogue | None = None
+    sample_weight: AnyArray | None = None
+
+    def weighted(self, sample_weight: Any) -> tuple[TrainingData, LongArray | None]:
+        """Return the data with weights of the samples, and the rows that are left; None: all of them.
+
+        A sample of weight 0 is left out, as if it had not been passed: nothing is learned from it, also where samples
+        are counted and not weighted, as in TF-IDF and in the clustering of labels. Its labels stay labels of the model.
+        """
+        if sample_weight is None:
+            return self, None
+        weights = check_sample_weight(sample_weight, len(self.inputs))
+        if weights.min() > 0:
+            return self._replace(sample_weight=weights), None
+        rows = np.flatnonzero(weights)
+        Y = self.Y[rows]
+        if Y.nnz == 0:
+            raise DataError("no row with a weight above 0 has a label; there is nothing to train on")
+        return self._replace(inputs=take_rows(self.inputs, rows), Y=Y, sample_weight=weights[rows]), rows
