@@ -130,6 +130,18 @@ def test_answers_before_a_bad_line_are_kept(model, source, tmp_path):
     assert [json.loads(line)["line"] for line in done.stdout.splitlines()] == [1, 2, 4]
 
 
+def test_xmc_rows_after_bad_lines_have_their_line(tmp_path, capsys):
+    (tmp_path / "train.txt").write_text("3 5 2\n0 1:1\n1 2:1\n0,1 1:1 2:1\n")
+    (tmp_path / "in.txt").write_text("4 5 2\n0 1:1\n0 1:broken\n1 2:1\n0 4:1\n")
+    output(capsys, "train", "xr-linear", tmp_path / "train.txt", "--out", tmp_path / "m")
+    for name in ("out.jsonl", "out.tsv"):
+        output(
+            capsys, "predict", tmp_path / "m", tmp_path / "in.txt", "--skip-bad", "--k", "1", "--out", tmp_path / name
+        )
+    assert [json.loads(row)["line"] for row in (tmp_path / "out.jsonl").read_text().splitlines()] == [2, 4, 5]
+    assert [row.split("\t")[0] for row in (tmp_path / "out.tsv").read_text().splitlines()[1:]] == ["2", "4", "5"]
+
+
 def test_undecodable_lines_keep_the_answers_before_them(model):
     command = [sys.executable, "-m", "ramify", "predict", str(model), "--k", "1", "--text"]
     done = subprocess.run(command, input=b"one\ntwo\n\xff\xfe\n", capture_output=True)
@@ -221,6 +233,15 @@ def test_label_columns_without_samples(tmp_path, capsys):
     ramify.write(ramify.Dataset(Y, names, X=sparse.csr_matrix(np.eye(2, dtype=np.float32))), tmp_path / "d.npz")
     output(capsys, "train", "xr-linear", tmp_path / "d.npz", "--out", tmp_path / "m", "--quiet")
     assert list(ramify.load(tmp_path / "m").labels_) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_told"),
+    [("features.min_df=2", False), ("features.analyzer=char_wb", True), ('features={analyzer="char_wb"}', False)],
+)
+def test_settings_of_the_default_features(setting, is_told, train, capsys):
+    assert main(["train", "xr-linear", str(train), "--dry-run", "--set", setting]) == 0
+    assert ("in place of words beside stems" in capsys.readouterr().err) is is_told
 
 
 def test_settings_in_any_order(tmp_path):

@@ -427,3 +427,24 @@ def test_save_without_a_model_and_deepcopy(tmp_path):
     with pytest.raises(ramify.ModelFormatError, match="contains 'concat', expected 'tfidf'"):
         Tfidf.load(tmp_path / "c")
     assert not hasattr(copy.deepcopy(Tfidf()), "_native")
+
+
+def test_parameters_of_concatenated_features():
+    """Parameters of Tfidf are set in all parts; those that say what the terms are choose one extractor instead."""
+    model = ramify.XRLinear().set_params(**{"features.min_df": 3, "features__ngram_range": (1, 2)})
+    default = ramify.XRLinear().features
+    assert isinstance(model.features, ramify.Concat)
+    assert [(part.min_df, part.ngram_range) for part in model.features.parts] == [(3, (1, 2))] * 2
+    assert [part.stemmer for part in model.features.parts] == [part.stemmer for part in default.parts] == [None, "auto"]
+    assert model.features.weights == default.weights
+    assert [part.min_df for part in default.parts] == [1, 2]  # what was cloned is unchanged
+    weighted = ramify.XRLinear().set_params(features__weights=(1.0, 2.0), features__max_df=0.5).features
+    assert weighted.weights == (1.0, 2.0)
+    assert {part.max_df for part in weighted.parts} == {0.5}
+    one = ramify.XRLinear().set_params(features__analyzer="char_wb", features__min_df=3).features
+    assert (type(one), one.analyzer, one.min_df) == (ramify.Tfidf, "char_wb", 3)
+    for wrong in ({"features__min_df": -1}, {"features__min_dff": 1}):
+        model = ramify.XRLinear()
+        with pytest.raises(ValueError, match="min_df"):
+            model.set_params(**wrong)
+        assert model.to_dict() == ramify.XRLinear().to_dict()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.native
 
 def read(path, skip=False, threads=None):
     bad = BadLines(path, skip)
-    features, labels = xmc.read_xmc(path, bad, threads)
+    features, labels, _ = xmc.read_xmc(path, bad, threads)
     return features, labels, bad
 
 
@@ -186,6 +186,7 @@ def test_pairs_of_files(tmp_path):
         ramify.read(tmp_path / "trn_X_Y.txt")
     data = ramify.read(tmp_path / "trn_X_Y.txt", skip_bad=True)
     assert data.n_skipped == 1
+    assert data.lines.tolist() == [2, 4]
     assert np.array_equal(data.X.toarray(), [[1, 0, 2, 0, 0], [0, 0, 0, 0, 1]])
     assert np.array_equal(data.Y.toarray(), [[1, 1, 0, 0], [0, 0, 0, 1]])  # the value of a label is ignored
     (tmp_path / "trn_X_Xf.txt").write_text("2 5\n0:1 2:2\n4:1\n")
@@ -225,6 +226,10 @@ def test_bad_lines_may_hold_any_bytes(tmp_path):
     data = ramify.read(path, skip_bad=True)
     assert data.Y.indices.tolist() == [1, 2]
     assert data.skipped[0].line == 3
+    assert data.lines.tolist() == [2, 4]
+    assert data.subset([1]).lines.tolist() == [4]
+    path.write_bytes(b"2 5 4\n1 2:1\n2 3:1\n")
+    assert ramify.read(path, skip_bad=True).lines is None
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -238,7 +243,7 @@ def test_long_lines_and_lines_around_the_blocks_of_the_parser(tmp_path, suffix):
     with ramify.io.files.open_for_writing(path) as out:
         out.write(f"{len(lines)} 200000 2\n".encode() + "\n".join(lines).encode())
     for threads in (1, 3):
-        X, Y = xmc.read_xmc(path, BadLines(path, skip=False), threads)
+        X, Y, _ = xmc.read_xmc(path, BadLines(path, skip=False), threads)
         assert np.diff(X.indptr).tolist() == sizes
         assert Y.indices.tolist() == [1] * len(sizes)
 

@@ -117,6 +117,10 @@ class Config:
         for name, own in nested.items():
             self._set_nested(name, own, may_replace=name not in values)
 
+    def _shared(self) -> set[str]:
+        """Return the names of parameters that are not its own, but are set in all of its parts."""
+        return set()
+
     def _set(self, name: str, value: Any) -> None:
         """Set one parameter of this object."""
         setattr(self, name, coerce(value, _hints(type(self))[name]))
@@ -125,7 +129,7 @@ class Config:
         """Set parameters of a component; they may choose another type of component that has them."""
         types, component = _config_types(_hints(type(self))[name]), getattr(self, name)
         own = {path.partition(".")[0] for path in values}
-        if isinstance(component, Config) and (not may_replace or own <= _names(type(component))):
+        if isinstance(component, Config) and (not may_replace or own <= _names(type(component)) | component._shared()):
             component = component.clone()
         else:
             fitting = [t for t in types if own <= _names(t)] if may_replace else []

@@ -15,7 +15,7 @@ from typing import Any
 
 from ramify import datasets
 from ramify.base.errors import DataError
-from ramify.cli.output import report_skipped
+from ramify.cli.output import print_message, report_skipped
 from ramify.io.dataset import Dataset
 from ramify.io.formats import FORMATS, read, read_label_names
 from ramify.io.records import RecordOptions
@@ -117,7 +117,11 @@ def configured_model(cls: type[Model], config: str | None, settings: list[str], 
         if not equals or not path.strip():
             raise ValueError(f"--set expects name=value; got {setting!r}")
         values[path.strip()] = parse_value(text.strip())
+    before = type(getattr(model, "features", None)).__name__
     model.set_params(**values)
+    features = getattr(model, "features", None)
+    if before == "Concat" and type(features).__name__ == "Tfidf" and "features" not in values:
+        print_message(f"features: {features!r} in place of words beside stems, since you set what the terms are")
     return model
 
 

@@ -41,16 +41,22 @@ def predict(args: argparse.Namespace) -> None:
             args.file = stack.enter_context(regular_file(args.file))
         if not _is_stream(args):
             data = read_data(args.file, args)
-            ids = iter(data.ids or [])
+            keys = _keys(data)
             for ranking in predict_batches(model, data, args.k, rank):
-                keys = [{} if (i := next(ids, None)) is None else {"id": i} for _ in range(len(ranking))]
-                out.write(_renamed(ranking, names), keys)
+                out.write(_renamed(ranking, names), [next(keys) for _ in range(len(ranking))])
             return
         bad = BadLines("<stdin>" if args.file == "-" or is_spooled else args.file, args.skip_bad)
         for records in _record_batches(args, model, bad):
             documents = _documents(model, [r.text for r in records])
             out.write(_renamed(rank(documents), names), [_key(r, args.skip_bad) for r in records])
         report_skipped(bad.path, bad.n_skipped, bad.skipped)
+
+
+def _keys(data: Dataset) -> Iterator[Key]:
+    """Id of each sample; where lines are missing, the line of a sample without an id."""
+    if data.ids is not None:
+        return ({"id": i} for i in data.ids)
+    return ({} for _ in range(len(data))) if data.lines is None else ({"line": int(line)} for line in data.lines)
 
 
 def _key(record: Record, skip_bad: bool) -> Key:

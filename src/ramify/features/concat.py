@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,6 +17,9 @@ from ramify.base.types import AnyArray, Csr
 from ramify.features.saved import SavedFeatures
 from ramify.features.tfidf import Tfidf
 from ramify.io.store import Store, StoreWriter
+
+_KINDS_OF_TERMS = {"analyzer", "stemmer", "subwords", "tokenizer", "token_pattern"}
+"""Parameters of `Tfidf` by which the parts differ: what their terms are."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -37,6 +41,16 @@ class Concat(SavedFeatures):
             raise ValueError("Concat.parts must not be empty")
         if self.weights is not None and (len(self.weights) != len(self.parts) or any(not w > 0 for w in self.weights)):
             raise ValueError(f"Concat.weights must be {len(self.parts)} numbers above 0; got {self.weights!r}")
+
+    def _shared(self) -> set[str]:
+        return {f.name for f in dataclasses.fields(Tfidf)} - _KINDS_OF_TERMS
+
+    def _set_all(self, values: dict[str, Any]) -> None:
+        """Set parameters by name; those of `Tfidf` in all parts, except for what their terms are."""
+        shared = {path: value for path, value in values.items() if path.partition(".")[0] in self._shared()}
+        super()._set_all({path: value for path, value in values.items() if path not in shared})
+        if shared:
+            self.parts = tuple(part.clone().set_params(**shared) for part in self.parts)
 
     def clone(self) -> Concat:
         """Return a new, unfitted object with the same parameters."""

@@ -46,6 +46,8 @@ class Dataset:
         Sample ids of the data file.
     splits : dict of row indices
         Named subsets, such as "train" and "test".
+    lines : (n,) array of int, optional
+        Line of each sample in the data file, if bad lines were skipped; of Parquet, its row from 1.
     n_skipped, skipped :
         Number of bad lines that were skipped while reading, and the first of them.
     """
@@ -57,6 +59,7 @@ class Dataset:
     label_texts: Sequence[str] | None = None
     relevance: Csr | None = None
     ids: list[Any] | None = None
+    lines: LongArray | None = None
     splits: dict[str, LongArray] = field(default_factory=dict)
     n_skipped: int = 0
     skipped: tuple[SkippedLine, ...] = ()
@@ -70,7 +73,7 @@ class Dataset:
         n, n_labels = self.Y.shape
         if (self.texts is None) == (self.X is None):
             raise DataError("a data set needs either texts or features")
-        sizes = {"texts": self.texts, "ids": self.ids}
+        sizes = {"texts": self.texts, "ids": self.ids, "lines": self.lines}
         for what, values in sizes.items():
             if values is not None and len(values) != n:
                 raise DataError(f"{len(values)} {what} for {n} rows of labels")
@@ -133,6 +136,7 @@ class Dataset:
             X=None if self.X is None else self.X[rows],
             relevance=None if self.relevance is None else self.relevance[rows],
             ids=None if self.ids is None else [self.ids[i] for i in rows],
+            lines=None if self.lines is None else self.lines[rows],
             splits={},
         )
 

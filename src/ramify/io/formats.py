@@ -131,9 +131,11 @@ def read(
         features, labels, names = read_npz(path)
         return Dataset(labels, _named(names, label_names), X=features, name=name)
     if found == "xmc":
-        features, labels = read_xmc(path, bad, threads)
+        features, labels, lines = read_xmc(path, bad, threads)
         names = _named(LabelVocabulary(range(labels.shape[1])), label_names)
-        return Dataset(labels, names, X=features, n_skipped=bad.n_skipped, skipped=tuple(bad.skipped), name=name)
+        return Dataset(
+            labels, names, X=features, lines=lines, n_skipped=bad.n_skipped, skipped=tuple(bad.skipped), name=name
+        )
     options = RecordOptions(tuple(fields) if fields else None, label_sep, encoding, label_field)
     records = []
     with progress(f"reading {name}", None, verbose, "records") as advance:
@@ -175,6 +177,7 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
         ids=[r.id if r.id is not None else str(i) for i, r in enumerate(records)]
         if any(r.id is not None for r in records)
         else None,
+        lines=np.array([r.line for r in records], np.int64) if bad.n_skipped else None,
         n_skipped=bad.n_skipped,
         skipped=tuple(bad.skipped),
         name=name,

@@ -20,6 +20,8 @@ from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.io.files import BadLines, decompression_errors, open_binary
 
 CHUNK = 8 << 20
+FIRST_LINE = 2
+"""Line of the first sample, after the header."""
 
 
 def parse_header(line: bytes) -> tuple[int, ...] | None:
@@ -45,35 +47,43 @@ def pair_of(path: str | os.PathLike[str]) -> tuple[Path, Path] | None:
     return None
 
 
-def read_xmc(path: str | os.PathLike[str], bad: BadLines, threads: int | None = None) -> tuple[Csr, Csr]:
-    """Read features (n × d) and label indicator (n × L) from one file or a pair.
+def read_xmc(
+    path: str | os.PathLike[str], bad: BadLines, threads: int | None = None
+) -> tuple[Csr, Csr, LongArray | None]:
+    """Read features (n × d), label indicator (n × L) and lines (n,), None if none was skipped, of a file or a pair.
 
     Feature ids are sorted, values of a repeated id summed, zeros dropped; a repeated label counts once. A line with a
     feature or label id out of range, NaN or infinity is bad.
     """
     pair = pair_of(path)
     if pair is None:
-        features, labels, _ = _read(path, bad, threads, with_labels=True)
-        return features, labels
+        features, labels, bad_rows = _read(path, bad, threads, with_labels=True)
+        if not len(bad_rows):
+            return features, labels, None
+        return features, labels, _good_rows(features.shape[0], bad_rows) + FIRST_LINE
     # The lines of the files correspond: a line that is bad in one of them is skipped in both.
     parts, good, total = [], [], []
     for file in pair:
         part_bad = BadLines(file, bad.skip)
         part, _, bad_rows = _read(file, part_bad, threads, with_labels=False)
         bad.skipped += part_bad.skipped
-        n_lines = part.shape[0] + len(bad_rows)
         parts.append(part)
-        total.append(n_lines)
-        good.append(np.setdiff1d(np.arange(n_lines), bad_rows, assume_unique=True))
+        total.append(part.shape[0] + len(bad_rows))
+        good.append(_good_rows(part.shape[0], bad_rows))
     if total[0] != total[1]:
         raise DataError(f"{pair[0]} has {total[0]} samples, but {pair[1]} has {total[1]}")
-    _, of_features, of_labels = np.intersect1d(good[0], good[1], assume_unique=True, return_indices=True)
+    rows, of_features, of_labels = np.intersect1d(good[0], good[1], assume_unique=True, return_indices=True)
     bad.n_skipped += total[0] - len(of_features)
     features, labels = parts
     if bad.n_skipped:
         features, labels = features[of_features], labels[of_labels]
     labels.data[:] = 1.0
-    return features, labels
+    return features, labels, rows + FIRST_LINE if bad.n_skipped else None
+
+
+def _good_rows(n: int, bad_rows: LongArray) -> LongArray:
+    """Indices (n,) of the n rows that were read among all rows of a file."""
+    return np.setdiff1d(np.arange(n + len(bad_rows)), bad_rows, assume_unique=True)
 
 
 def _read(
