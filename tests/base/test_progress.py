@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,12 +60,45 @@ def test_time_left():
     assert [duration(s) for s in (5, 750, 3723)] == ["0:05", "12:30", "1:02:03"]
 
 
-def test_bar_in_a_notebook(monkeypatch):
-    """A kernel has no terminal; rich writes bars to its cells."""
-    monkeypatch.setitem(module.sys.modules, "ipykernel", object())
+def test_bar_in_a_notebook(clock, monkeypatch, capsys):
+    """A bar is shown once and updated; its last state stays in the notebook."""
+    shown = []
+
+    class Handle:
+        def update(self, bar, raw):
+            shown[-1].append(bar)
+
+    def display(bar, *, raw, display_id):
+        assert raw
+        assert display_id
+        shown.append([bar])
+        return Handle()
+
+    kernel = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))
+    monkeypatch.setitem(module.sys.modules, "IPython", kernel)
+    monkeypatch.setitem(module.sys.modules, "IPython.display", SimpleNamespace(display=display))
     assert module.in_notebook()
     with progress("training", 10, 1, "labels") as advance:
-        advance(10, "note")
+        advance(4)
+        advance(4, "loss <0.5")
+    (states,) = shown
+    assert [state["text/plain"] for state in states] == [
+        "training: 4 of 10 labels, 40 %, 0:04 elapsed, 0:06 left",
+        "training (loss <0.5): 8 of 10 labels, 80 %, 0:08 elapsed, 0:02 left",
+        "training (loss <0.5): 8 labels, 0:12 elapsed",
+    ]
+    assert '<progress value="4" max="10"></progress>' in states[0]["text/html"]
+    assert "loss &lt;0.5" in states[1]["text/html"]
+    monkeypatch.setattr(kernel, "get_ipython", lambda: None)  # IPython is imported, but this is no kernel
+    assert not module.in_notebook()
+    assert capsys.readouterr().err == ""
+
+
+def test_short_work_shows_no_bar_in_a_notebook(monkeypatch):
+    monkeypatch.setattr(module, "in_notebook", lambda: True)
+    monkeypatch.setitem(module.sys.modules, "IPython.display", None)  # importing it would raise
+    with progress("training", 10, 1, "labels") as advance:
+        advance(10)
 
 
 def test_steps_are_weighted_by_the_samples_of_a_node():

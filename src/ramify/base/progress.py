@@ -5,14 +5,18 @@ A terminal and a notebook show a bar. Elsewhere, as in a log file, a line is wri
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from html import escape
 from typing import Any, Protocol
 
 LOG_EVERY = 10.0
 """Seconds between two lines in a log; shorter work writes none."""
+REDRAW_EVERY = 0.3
+"""Seconds between two states of a bar in a notebook; shorter work shows none."""
 
 
 class Advance(Protocol):
@@ -27,7 +31,11 @@ def progress(description: str, total: float | None, verbose: int = 1, unit: str 
     """Show progress with the remaining time; the block calls the yielded function with the size of each step."""
     if verbose < 1:
         yield lambda _step, _note=None: None
-    elif sys.stderr.isatty() or in_notebook():
+    elif in_notebook():
+        notebook = _Notebook(description, total, unit)
+        yield notebook
+        notebook.finish()
+    elif sys.stderr.isatty():
         with _bar(description, total, unit) as advance:
             yield advance
     else:
@@ -42,7 +50,8 @@ def message(text: str, verbose: int = 1) -> None:
 
 def in_notebook() -> bool:
     """Whether the process is the kernel of a notebook."""
-    return "ipykernel" in sys.modules
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def seconds_left(done: float, total: float | None, elapsed: float) -> float | None:
@@ -55,6 +64,8 @@ def seconds_left(done: float, total: float | None, elapsed: float) -> float | No
 class _Log:
     """Writes a line every few seconds."""
 
+    every = LOG_EVERY
+
     def __init__(self, description: str, total: float | None, unit: str) -> None:
         self._description, self._total, self._unit = description, total, unit
         self._done, self._note = 0.0, ""
@@ -65,9 +76,12 @@ class _Log:
         if note is not None:
             self._note = f" ({note})"
         now = time.monotonic()
-        if now - self._written >= LOG_EVERY:
+        if now - self._written >= self.every:
             self._written = now
-            print(self._line(now - self._started), file=sys.stderr, flush=True)
+            self._write(self._line(now - self._started))
+
+    def _write(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
 
     def _line(self, elapsed: float) -> str:
         parts = [f"{int(self._done):,} {self._unit}".rstrip()]
@@ -77,6 +91,28 @@ class _Log:
         left = seconds_left(self._done, self._total, elapsed)
         parts += [f"{duration(elapsed)} elapsed", *([] if left is None else [f"{duration(left)} left"])]
         return f"{self._description}{self._note}: {', '.join(parts)}"
+
+
+class _Notebook(_Log):
+    """Shows a bar in the cell of a notebook and updates it; the last state stays. It needs no widgets."""
+
+    every = REDRAW_EVERY
+    _handle: Any = None
+
+    def _write(self, line: str) -> None:
+        value = "" if not self._total else f' value="{min(self._done, self._total):g}" max="{self._total:g}"'
+        bar = {"text/plain": line, "text/html": f"<div><progress{value}></progress> {escape(line)}</div>"}
+        if self._handle is None:
+            self._handle = importlib.import_module("IPython.display").display(bar, raw=True, display_id=True)
+        else:
+            self._handle.update(bar, raw=True)
+
+    def finish(self) -> None:
+        """Show the last state, if any was shown."""
+        if self._handle is not None:
+            self._total = self._done  # early stopping: nothing is left
+            elapsed = duration(time.monotonic() - self._started)
+            self._write(f"{self._description}{self._note}: {round(self._done):,} {self._unit}, {elapsed} elapsed")
 
 
 def duration(seconds: float) -> str:
@@ -107,8 +143,7 @@ def _bar(description: str, total: float | None, unit: str) -> Iterator[Advance]:
         TimeElapsedColumn(),
         TimeLeft(),
     )
-    console = Console() if in_notebook() else Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(description, total=total)
 
         def advance(step: float, note: str | None = None) -> None:
