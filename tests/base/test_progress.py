@@ -14,7 +14,7 @@ import ramify
 from ramify.base import progress as module
 from ramify.base.progress import duration, message, progress, seconds_left, steps
 from ramify.index.tree import LabelTree
-from ramify.models.xrlinear import _progress_weights
+from ramify.models.level_times import level_times
 
 
 @pytest.fixture
@@ -111,6 +111,9 @@ def test_steps_are_weighted_by_the_samples_of_a_node():
     assert seen == [2.0, 3.0]
     tree = LabelTree.from_chain([sparse.csr_matrix(np.repeat(np.eye(2), 4, axis=0))])
     Y = sparse.csr_matrix(np.eye(8)[np.arange(80) % 8])
-    weights = _progress_weights(tree, tree.project(Y))
-    assert weights[0] == pytest.approx(2 * weights[1])  # 80 samples of the root, 40 of each cluster
+    weights = level_times(tree, tree.project(Y))
+    assert weights[0] > 2 * weights[1]  # 80 samples of the root, 40 of each cluster, and fewer positives of a label
     assert sum(w * n for w, n in zip(weights, tree.widths, strict=True)) == pytest.approx(sum(tree.widths))
+    mined = level_times(tree, tree.project(Y), n_mined=1.0)
+    assert mined[1] / mined[0] > weights[1] / weights[0]  # more negatives of the labels
+    assert level_times(tree, tree.project(Y), 50.0) == level_times(tree, tree.project(Y), 2.0)  # no more than clusters

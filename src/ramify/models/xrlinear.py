@@ -41,6 +41,7 @@ from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
 from ramify.models.label_features import check_label_features
 from ramify.models.level_checkpoints import LevelCheckpoints
+from ramify.models.level_times import level_times
 from ramify.models.linear import Beam, LinearModel, TreeModel
 from ramify.models.memory import ENTRY, DataSizes, solver_bytes, tree_bytes
 from ramify.models.training_data import TrainingData
@@ -277,7 +278,8 @@ class XRLinear(TrainedTreeModel, LinearModel):
         levels: list[PackedLevel] = []  # as the model keeps them
         mining_levels: list[PackedLevel] = []  # as they propose negatives
         title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
-        weights = _progress_weights(tree, nodes)
+        n_mined = self.matcher_kept + self.matcher_fraction * self.beam_size if "matcher" in self.negatives else 0.0
+        weights = level_times(tree, nodes, n_mined)
         with progress(title, sum(tree.widths), self.verbose, "nodes") as advance:
             for t, children in enumerate(tree.levels):
                 if finished := checkpoints.load(index, tree, levels, n_sparse):
@@ -370,16 +372,6 @@ class XRLinear(TrainedTreeModel, LinearModel):
         size = np.where((np.diff(R.indptr) > 0) & (size > 0), size, 1.0)
         scaled = R.data / np.repeat(size, np.diff(R.indptr))
         return csr_from_parts(scaled.astype(np.float32), R.indices, R.indptr, R.shape)
-
-
-def _progress_weights(tree: LabelTree, nodes: list[Csr]) -> list[float]:
-    """How much of the training a node of each level is, 1 on average: a node near the root sees far more samples."""
-    costs = []
-    for t, children in enumerate(tree.levels):
-        n_samples = np.bincount(nodes[t - 1].indices, minlength=len(children) - 1) if t else [nodes[0].shape[0]]
-        costs.append(float(np.dot(n_samples, np.diff(children))))
-    scale = sum(tree.widths) / max(sum(costs), 1.0)
-    return [scale * cost / width for cost, width in zip(costs, tree.widths, strict=True)]
 
 
 _MINING_THRESHOLD = 0.1
