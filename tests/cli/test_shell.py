@@ -22,11 +22,13 @@ from scipy import sparse
 import ramify
 from ramify.cli import halving, tune
 from ramify.cli.completion import SHELLS
+from ramify.cli.dry_run import _n_epochs
 from ramify.cli.help import EXAMPLES
 from ramify.cli.main import main
 from ramify.cli.options import configured_model
 from ramify.cli.output import format_table
 from ramify.cli.parser import make_parser
+from ramify.io.labels import LabelVocabulary
 from ramify.models import REGISTRY, model_class
 
 TEXTS, LABELS = topics(200, 30)
@@ -176,9 +178,36 @@ def test_dry_run(train, tmp_path, capsys):
     for word in ("samples", "200", "time, estimated", "memory, estimated", "model size, estimated"):
         assert word in found
     assert not (tmp_path / "m").exists()
-    found = output(capsys, "train", "elias", train, "--dry-run")
-    assert "none for elias" in found
-    assert "memory, estimated" in found
+
+
+@pytest.mark.parametrize("kind", ["elias", "xr-transformer", "neural-one-vs-all", "lightdxml"])
+def test_dry_run_of_a_neural_model(kind, train, tmp_path, capsys):
+    small = "--set", "encoder.dim=8", "--set", f"checkpoint_dir={json.dumps(str(tmp_path / 'c'))}"
+    found = output(capsys, "train", kind, train, "--dry-run", *small)
+    for word in ("time, estimated", "memory, estimated", "model size, estimated", "from 200 samples"):
+        assert word in found
+    assert ("less if training stops early" in found) is (kind != "xr-transformer")  # whose levels take one epoch
+    assert not (tmp_path / "c").exists()
+
+
+def test_dry_run_of_an_ensemble(train, capsys):
+    found = output(capsys, "train", "ensemble", train, "--dry-run", "--set", 'models=["popular", "xr-linear"]')
+    assert "time, estimated" in found
+
+
+def test_epochs_that_a_dry_run_expects():
+    """As many as the training loop takes, which are more on small data."""
+    Y = sparse.csr_matrix(np.ones((1000, 1), np.float32))
+    data = ramify.Dataset(Y, LabelVocabulary(["x"]), texts=["a"] * 1000)
+    config = ramify.TrainingConfig
+    for settings, expected in (
+        (config(), 50),  # 200 steps, 4 in an epoch of 900 samples
+        (config(epochs=3), 3),
+        (config(batch_size=2), 8),
+        (config(max_samples=1800), 2),
+    ):
+        assert _n_epochs(ramify.Elias(), settings, data) == pytest.approx(expected, rel=0.01)
+    assert _n_epochs(ramify.LightDXML(), config(batch_size=2), data) == 6
 
 
 def test_memory_limit(train, tmp_path, capsys):

@@ -22,7 +22,6 @@ from ramify.cli.training import (
     check_output,
     check_space,
     check_train_options,
-    dry_run,
     fit_calibrated,
     fit_model,
     fit_options,
@@ -56,6 +55,8 @@ def train(args: argparse.Namespace) -> None:
     data = read_data(args.file, args)
     dev = read_data(args.dev, args) if args.dev else None
     if args.dry_run:
+        from ramify.cli.dry_run import dry_run  # the training loop is not needed otherwise
+
         print_table(dry_run(model, data, args.out), header=False)
         return
     options = fit_options(model, args)

@@ -1,4 +1,4 @@
-"""What ``ramify train`` does around `fit`: checks before the work, options of `fit`, estimates."""
+"""What ``ramify train`` does around `fit`: checks before the work, options of `fit`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import json
 import os
 import re
 import shutil
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +24,6 @@ MIN_FREE = 32 << 20
 """Free bytes that a save needs at least."""
 PROCESS = 150 << 20
 """Bytes of a process that has loaded Ramify and its libraries, and no data."""
-ESTIMATED_KINDS = ("popular", "xr-linear", "one-vs-all")
-"""Models whose time and size a dry run measures on a subset; others take too long for that."""
-SUBSET = 2000
 
 
 def check_output(path: str) -> None:
@@ -158,46 +153,3 @@ def fit_calibrated(model: Model, data: Dataset, options: dict[str, Any]) -> None
             "held-out rows: --calibrate dev.jsonl"
         )
     model.fit_calibrated(data.inputs, data.labels())
-
-
-def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
-    """Table of what would be read, an estimate of memory, and of time and size from a training on a subset."""
-    used = int((np.bincount(data.Y.indices, minlength=data.n_labels) > 0).sum())
-    rows = [
-        ["model", repr(model)],
-        ["samples", f"{len(data):,}"],
-        ["labels", f"{used:,}"],
-        ["labels per sample", f"{data.Y.nnz / max(1, len(data)):.2f}"],
-        ["save to", out or "-"],
-    ]
-    rows.append(["memory, estimated", f"{training_memory(model, data) / 1e6:,.0f} MB"])
-    if model.kind not in ESTIMATED_KINDS or len(data) < 20:
-        return [
-            *rows,
-            ["estimates of time and size", f"none for {model.kind}" if len(data) >= 20 else "none for so few samples"],
-        ]
-    sizes = [min(SUBSET, len(data)) // 2, min(SUBSET, len(data))]
-    random, seconds, stored = np.random.default_rng(0), [], []
-    for size in sizes:
-        subset = data.subset(np.sort(random.permutation(len(data))[:size]))
-        started = time.perf_counter()
-        trained = model.clone().set_params(verbose=0)
-        if hasattr(trained, "checkpoint_dir"):
-            trained.set_params(checkpoint_dir=None)  # an estimate must not touch those of the training
-        fit_model(trained, subset, {})
-        seconds.append(time.perf_counter() - started)
-        with tempfile.TemporaryDirectory() as directory:
-            trained.save(Path(directory) / "m")
-            stored.append(sum(f.stat().st_size for f in (Path(directory) / "m").iterdir()))
-
-    def extrapolated(values: list[float]) -> float:
-        """Growth between the two subsets as a power of their size, between constant and quadratic."""
-        power = np.clip(np.log2(max(values[1], 1e-9) / max(values[0], 1e-9)), 0.0, 2.0)
-        return float(values[1] * (len(data) / sizes[1]) ** power)
-
-    bytes_stored = extrapolated([float(s) for s in stored])
-    return [
-        *rows,
-        ["time, estimated", f"{extrapolated(seconds):,.0f} s (from {sizes[1]:,} samples)"],
-        ["model size, estimated", f"{bytes_stored / 1e6:,.1f} MB"],
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -75,6 +75,9 @@ class EncodedModel(FeatureModel):
     A fitted model with a `TransformerEncoder` has `transformer_`, which reads texts: the frozen encoder whose
     embeddings are the dense features of a sample, or the tokenizer and initial weights of fine-tuned encoders.
     """
+
+    default_epochs: ClassVar[int | None] = None
+    """Epochs of a training whose number is not set; None: those of the encoder."""
 
     encoder: BagEncoder | TransformerEncoder = param(factory=BagEncoder, doc="encoder of features or texts")
     checkpoint_dir: str | None = param(

@@ -133,7 +133,7 @@ def train(
     """
     config = learner.config
     nominal_epochs = config.epochs or learner.encoder.default_epochs
-    epoch_size, epochs = _schedule(len(rows), config, nominal_epochs)
+    epoch_size, epochs = schedule(len(rows), config, nominal_epochs)
     n_steps = epochs * -(-epoch_size // config.batch_size)
     n_warmup = max(1, int(config.warmup_ratio * n_steps))
     # On small data sets an epoch may be a single step: validate as often as there are nominal epochs.
@@ -182,8 +182,8 @@ def train(
     return state.history
 
 
-def _schedule(n: int, config: TrainingConfig, epochs: int) -> tuple[int, int]:
-    """Samples of an epoch, and the number of epochs."""
+def schedule(n: int, config: TrainingConfig, epochs: int) -> tuple[int, int]:
+    """Samples of an epoch, and the number of epochs, of a training on n samples with a default number of epochs."""
     if config.max_samples is None:
         min_steps = config.min_steps or (MIN_STEPS if config.epochs is None else 1)
         return n, max(epochs, -(-min_steps // -(-n // config.batch_size)))

@@ -41,8 +41,6 @@ from ramify.nn.learner import Learner
 from ramify.nn.sampling.refreshed import RefreshedShortlists
 from ramify.nn.trainer import MIN_STEPS
 
-EPOCHS = 6
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LightDXML(DeepXMLModel):
@@ -52,6 +50,8 @@ class LightDXML(DeepXMLModel):
     """
 
     kind: ClassVar[str] = "lightdxml"
+    default_epochs: ClassVar[int | None] = 6
+    """Fewer than other models need, since shortlists are refreshed with the encoder."""
 
     training: TrainingConfig = param(
         factory=TrainingConfig, doc="training of encoder and classifiers; without a number of epochs, 6"
@@ -87,7 +87,7 @@ class LightDXML(DeepXMLModel):
             sampler,
             validator,
             split.samples,
-            _with_epochs(self.training),
+            self._training_config(),
             seed=self.seed + 1,
             threads=threads,
             sample_weight=split.sample_weight,
@@ -101,6 +101,13 @@ class LightDXML(DeepXMLModel):
         self.classifiers_ = shifted(head.classifiers, validator.bias_shift)
         self.metrics_by_epoch_ = validator.curve
         self._set_beta(validator.metrics_by_beta(encoder, head))
+
+    def _training_config(self) -> TrainingConfig:
+        """Return the training with a number of epochs."""
+        training = self.training
+        if training.epochs is not None:
+            return training
+        return training.clone().set_params(epochs=self.default_epochs, min_steps=training.min_steps or MIN_STEPS)
 
     def _retrieve(self, samples: Samples, k: int, threads: int) -> Retrieval:
         phi = self.encoder_.encode(samples, threads)
@@ -118,10 +125,3 @@ class LightDXML(DeepXMLModel):
         dim = self.encoder_.dim
         self.label_index_ = LabelIndex.load_from(store, state.get("labels"), "labels_", dim, self.n_labels)
         return dim
-
-
-def _with_epochs(training: TrainingConfig) -> TrainingConfig:
-    """Default number of epochs: fewer than other models need, since shortlists are refreshed with the encoder."""
-    if training.epochs is not None:
-        return training
-    return training.clone().set_params(epochs=EPOCHS, min_steps=training.min_steps or MIN_STEPS)
