@@ -76,9 +76,8 @@ def estimate(model: Model, data: Dataset) -> Estimate:
     subsets = [data.subset(np.sort(rows[:size])) for size in sizes]
     growth = len(data) / largest
     if not trainings or (frozen and hasattr(model, "matcher_tree")):  # XR-Transformer trains no epochs over it
-        measured = [_measure(model, subset) for subset in subsets]
-        seconds, stored = zip(*measured, strict=True)
-        return Estimate(_extrapolated(seconds, growth), _extrapolated(stored, growth), largest)
+        times, stored = zip(*(_measure(model, subset) for subset in subsets), strict=True)
+        return Estimate(_extrapolated(times, growth), _extrapolated(stored, growth), largest)
     (first, small), (second, large) = (_measure(_with_epochs(model, trainings, 1), subset) for subset in subsets)
     epoch = max(0.0, _measure(_with_epochs(model, trainings, 2), subsets[1])[0] - second)
     rest = [max(1e-3, first - epoch / 2), max(1e-3, second - epoch)]
