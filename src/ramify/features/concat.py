@@ -31,7 +31,10 @@ class Concat(SavedFeatures):
 
     kind: ClassVar[str] = "concat"
 
-    parts: tuple[Tfidf, ...] = param(factory=lambda: (Tfidf(),), doc="feature extractors, in column order")
+    parts: tuple[Tfidf, ...] = param(
+        factory=lambda: (Tfidf(),),
+        doc="feature extractors, in column order; a parameter of Tfidf, such as features.min_df, is set in all of them",
+    )
     weights: tuple[float, ...] | None = param(None, "factor on the values of each extractor; None: 1 each")
 
     def check_params(self) -> None:
