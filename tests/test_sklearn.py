@@ -59,7 +59,7 @@ EXPECTED = {
 """Checks of scikit-learn that do not apply, with the reason."""
 
 
-@pytest.mark.parametrize("key", ["popular", "xr-linear", "one-vs-all", "neural-one-vs-all", "ensemble"])
+@pytest.mark.parametrize("key", [key for key in MODELS if key != "elias++"])
 def test_checks_of_scikit_learn(key):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn warns about checks that are skipped
