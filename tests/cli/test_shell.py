@@ -477,6 +477,15 @@ def test_successive_halving(tmp_path):
     assert halving.rungs(90_000) == [3333, 10_000, 30_000, 90_000]
 
 
+def test_tune_with_a_budget_for_one_training(train, tmp_path, capsys):
+    arguments = ["tune", "one-vs-all", str(train), "--budget", "0.001s", "--out", str(tmp_path / "t.toml")]
+    code = main(arguments)
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    assert "nothing was compared; raise --budget" in captured.err
+    assert "mean nDCG@5 by value" not in captured.out
+
+
 @pytest.mark.parametrize("sampler", ["random", "optuna"])
 def test_tune(sampler, train, tmp_path, capsys):
     if sampler == "optuna":

@@ -129,7 +129,10 @@ def tune(args: argparse.Namespace) -> None:
     default = next(trial for trial in result if not trial.settings)
     tuned = _configured(base, best.settings).set_params(threads=None, verbose=1)
     Path(args.out).write_text(toml_of(tuned), encoding="utf-8")
-    print_table(_lessons(log.trials, result, flat_params(base)))
+    if len(log.trials) == 1:
+        print_message("the budget was over after the training of the defaults: nothing was compared; raise --budget")
+    else:
+        print_table(_lessons(log.trials, result, flat_params(base)))
     print(f"validation nDCG@5 {best.score:.2f}, with the defaults {default.score:.2f}, on {best.n_samples:,} samples")
     print_message(f"wrote {args.out}; use it with: ramify train {args.model} {args.file} --config {args.out} --out DIR")
 
