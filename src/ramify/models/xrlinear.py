@@ -278,7 +278,10 @@ class XRLinear(TrainedTreeModel, LinearModel):
         levels: list[PackedLevel] = []  # as the model keeps them
         mining_levels: list[PackedLevel] = []  # as they propose negatives
         title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
-        n_mined = self.matcher_kept + self.matcher_fraction * self.beam_size if "matcher" in self.negatives else 0.0
+        n_mined = 0.0
+        if "matcher" in self.negatives:
+            probabilities = np.minimum(1.0, self.matcher_kept / np.arange(1, self.beam_size + 1))
+            n_mined = float(np.maximum(self.matcher_fraction, probabilities).sum())
         weights = level_times(tree, nodes, n_mined)
         with progress(title, sum(tree.widths), self.verbose, "nodes") as advance:
             for t, children in enumerate(tree.levels):
