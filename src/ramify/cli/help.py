@@ -68,6 +68,11 @@ EXAMPLES = {
     "new": ["ramify new xr-linear > model.toml", "ramify train xr-linear train.jsonl --config model.toml --out model/"],
     "card": ["ramify card model/ > README.md", "ramify card model/ --data test.jsonl"],
     "combine": ["ramify combine first/ second/ --out both/ --weights 1,2"],
+    "serve": [
+        "ramify serve model/",
+        "ramify serve model/ english=other/ --host 0.0.0.0 --port 8080 --token-file token.txt",
+        "ramify serve model/ --workers 4",
+    ],
     "completion": [
         "ramify completion bash >> ~/.bashrc",
         "ramify completion fish > ~/.config/fish/completions/ramify.fish",

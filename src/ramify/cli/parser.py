@@ -20,6 +20,7 @@ from ramify.cli.new import add_new
 from ramify.cli.options import add_data_options
 from ramify.cli.output import STYLES
 from ramify.cli.predict import predict
+from ramify.cli.serve import add_serve
 from ramify.cli.training import parse_bytes
 from ramify.cli.tune import add_tune
 from ramify.metrics import FAMILIES
@@ -82,7 +83,7 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     adders = (_add_train, _add_predict, _add_evaluate, _add_calibrate, _add_compare, _add_explain, _add_labels,
               _add_inspect, _add_export_encoder, _add_data)  # fmt: skip
-    for add in (*adders, add_tune, add_new, add_card, add_combine, add_completion):
+    for add in (*adders, add_tune, add_new, add_card, add_combine, add_serve, add_completion):
         add(subparsers)
     return parser
 

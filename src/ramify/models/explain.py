@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explana
     if len(without):
         if document is None:
             raise DataError("words can be left out of texts only")
-        less = model.predict_topk([_without(document, set(map(str.lower, without)))], 1, allow=[label])
+        less = model.predict_topk([without_words(document, set(map(str.lower, without)))], 1, allow=[label])
         removed = (list(without), float(less.scores[0, 0]))
     return Explanation(
         document,
@@ -90,13 +90,14 @@ def _leave_one_out(model: Model, document: Any, label: Any) -> list[tuple[str, f
     """Words with the fall of the score without them, the largest first."""
     text = document if isinstance(document, str) else " ".join(document.values())
     words = list(dict.fromkeys(word.lower() for word in _WORD.findall(text)))[:MAX_WORDS]
-    variants = [document, *(_without(document, {word}) for word in words)]
+    variants = [document, *(without_words(document, {word}) for word in words)]
     scores = model.predict_topk(variants, 1, allow=[label]).scores[:, 0].astype(np.float64)
     falls = [(word, float(scores[0] - score)) for word, score in zip(words, scores[1:], strict=True)]
     return sorted(falls, key=lambda pair: -abs(pair[1]))
 
 
-def _without(document: Any, words: set[str]) -> Any:
+def without_words(document: Any, words: Set[str]) -> Any:
+    """Return a text, or a dict of text fields, without some words, given in lower case."""
     if isinstance(document, dict):
-        return {name: _without(text, words) for name, text in document.items()}
+        return {name: without_words(text, words) for name, text in document.items()}
     return _WORD.sub(lambda match: "" if match[0].lower() in words else match[0], document)

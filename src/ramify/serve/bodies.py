@@ -1,0 +1,100 @@
+"""What clients send: bodies within limits, JSON without surprises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from ramify.serve.problems import Problem
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_UNWANTED = re.compile("[\x00-\x08\x0e-\x1f\ud800-\udfff]")
+"""Characters that no text has: controls other than white space, and halves of surrogate pairs."""
+
+
+async def read_body(scope: MutableMapping[str, Any], receive: Receive, limit: int, timeout: float) -> bytes:
+    """Read the body of a request of at most `limit` bytes; the client has `timeout` seconds to send it."""
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value) > limit:
+            raise _too_large(limit)
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if message.get("more_body"):
+        try:
+            async with asyncio.timeout(timeout):
+                body = await _read_rest(body, receive, limit)
+        except TimeoutError:
+            raise Problem(408, f"the request was not sent within {timeout:g} seconds") from None
+    elif message["type"] == "http.disconnect":
+        raise Problem(400, "the client has closed the connection")
+    if len(body) > limit:
+        raise _too_large(limit)
+    return body
+
+
+async def _read_rest(body: bytes, receive: Receive, limit: int) -> bytes:
+    parts, size, more = [body], len(body), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Problem(400, "the client has closed the connection")
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > limit:
+            raise _too_large(limit)
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(
+        413, f"the request has more than {limit:,} bytes; send fewer or shorter texts", {"connection": "close"}
+    )
+
+
+def decode_json(body: bytes) -> Any:
+    """Decode JSON as UTF-8; duplicate keys, NaN, and values that are nested too deeply are refused."""
+    try:
+        return json.loads(body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        raise Problem(400, f"the request is not UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
+    except RecursionError:
+        raise Problem(400, "the request has too many nested lists or objects") from None
+    except ValueError as error:
+        raise Problem(400, f"the request is not valid JSON: {error}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {shown(twice)} occurs twice")
+    return result
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def check_characters(text: str, what: str) -> None:
+    """Refuse characters that no text has, and say where they are."""
+    found = _UNWANTED.search(text)
+    if found is not None:
+        code = ord(found[0])
+        kind = "a lone surrogate" if code >= 0xD800 else "NUL" if code == 0 else "a control character"
+        raise Problem(422, f"{what} has {kind} (U+{code:04X}) at character {found.start()}; remove it")
+
+
+def without_unwanted(text: str) -> str:
+    """Replace the characters that `check_characters` refuses by spaces."""
+    return _UNWANTED.sub(" ", text)
+
+
+def shown(value: Any) -> str:
+    """Return a value as JSON in ASCII, shortened, for messages."""
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,181 @@
+"""Batching without patience: a free worker takes everything that waits, and nothing waits for company.
+
+The event loop puts jobs into a queue; worker threads take them. What waits when a worker becomes free, up to a number
+of texts, is answered together where it asks for the same: an idle service answers at once, a busy one in batches.
+Load is counted in texts, not in requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from ramify.base.errors import DataError
+from ramify.base.threads import resolve_threads
+from ramify.serve.problems import Problem, busy
+from ramify.serve.settings import Settings
+
+log = logging.getLogger("ramify.serve")
+
+
+class Job(Protocol):
+    """Texts of one request. Jobs with the same key are ranked together."""
+
+    documents: list[Any]
+
+    @property
+    def key(self) -> Hashable:
+        """Model and options."""
+
+    def rank(self, documents: list[Any]) -> Any:
+        """Rank documents of one or several jobs; the result is sliced by rows."""
+
+    def finish(self, result: Any) -> bytes:
+        """Answer of this job, from its rows of the result."""
+
+
+class _Entry:
+    __slots__ = ("client", "deadline", "future", "job", "size")
+
+    def __init__(self, job: Any, size: int, client: str, deadline: float, future: asyncio.Future[bytes]) -> None:
+        self.job, self.size, self.client, self.deadline, self.future = job, size, client, deadline, future
+
+
+class WorkQueue:
+    """Worker threads and their queue. Everything but the work itself happens in the event loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._clients: dict[str, int] = {}
+        self.texts = 0
+        """Texts that wait or are worked on."""
+        self.n_batches = self.n_ranked = 0
+
+    # ---- in the event loop ----
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._loop = asyncio.get_running_loop()
+        for i in range(resolve_threads(self._settings.threads)):
+            thread = threading.Thread(target=self._work, name=f"ramify-worker-{i}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        """Finish what is queued, and end the threads."""
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    async def submit(self, job: Job, client: str, *, is_annif: bool = False) -> bytes:
+        """Queue a job and wait for its answer; raises `Problem` if there is too much to do."""
+        size = len(job.documents)
+        self._admit(size, client, self._settings.annif_queue if is_annif else self._settings.max_queue)
+        wait = self._settings.annif_wait if is_annif else self._settings.wait
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        entry = _Entry(job, size, client, time.monotonic() + wait, future)
+        self.texts += size
+        self._clients[client] = self._clients.get(client, 0) + size
+        self._queue.put(entry)
+        return await future
+
+    def _admit(self, size: int, client: str, limit: int) -> None:
+        if self.texts == 0:
+            return  # an idle service takes what a request may have
+        others = len(self._clients) - (client in self._clients)
+        part = limit // (others + 1) if others else limit * 3 // 4
+        if self.texts + size > limit // 2 and self._clients.get(client, 0) + size > part:
+            detail = f"this client has more texts in the queue than its part of {part:,}; wait for answers before more"
+            raise Problem(429, detail, {"retry-after": "1"})
+        if self.texts + size > limit:
+            raise busy()
+
+    def _resolve(self, entries: list[tuple[_Entry, Any]]) -> None:
+        for entry, result in entries:
+            self.texts -= entry.size
+            left = self._clients[entry.client] - entry.size
+            if left:
+                self._clients[entry.client] = left
+            else:
+                del self._clients[entry.client]
+            if entry.future.done():
+                continue  # the request was given up
+            if isinstance(result, BaseException):
+                entry.future.set_exception(result)
+            else:
+                entry.future.set_result(result)
+
+    # ---- in the worker threads ----
+
+    def _work(self) -> None:
+        while (entry := self._queue.get()) is not None:
+            entries, size = [entry], entry.size
+            while size < self._settings.max_batch:
+                try:
+                    entry = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if entry is None:
+                    self._queue.put(None)
+                    break
+                entries.append(entry)
+                size += entry.size
+            self._answer(entries)
+
+    def _answer(self, entries: list[_Entry]) -> None:
+        now = time.monotonic()
+        groups: dict[Hashable, list[_Entry]] = {}
+        late = []
+        for entry in entries:
+            if now > entry.deadline:
+                late.append((entry, busy(self._settings.wait)))
+            else:
+                groups.setdefault(entry.job.key, []).append(entry)
+        if late:
+            self._loop.call_soon_threadsafe(self._resolve, late)
+        for group in groups.values():
+            self._loop.call_soon_threadsafe(self._resolve, self._answer_group(group))
+
+    def _answer_group(self, group: list[_Entry]) -> list[tuple[_Entry, Any]]:
+        first = group[0].job
+        documents = first.documents if len(group) == 1 else [text for entry in group for text in entry.job.documents]
+        try:
+            result = first.rank(documents)
+        except Exception as error:
+            if len(group) > 1:  # one of them is at fault; the others get their answers
+                return [answer for entry in group for answer in self._answer_group([entry])]
+            return [(group[0], _problem(error))]
+        self.n_batches += 1
+        self.n_ranked += len(documents)
+        answers, row = [], 0
+        for entry in group:
+            answers.append((entry, _attempt(entry.job.finish, result[row : row + entry.size])))
+            row += entry.size
+        return answers
+
+
+def _attempt(finish: Callable[[Any], bytes], rows: Any) -> Any:
+    try:
+        return finish(rows)
+    except Exception as error:
+        return _problem(error)
+
+
+def _problem(error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, DataError):
+        return Problem(422, str(error))
+    if isinstance(error, MemoryError):
+        return busy()
+    log.error("failed", exc_info=error)
+    return Problem(500, "the service failed to answer; its log says why")
