@@ -32,6 +32,7 @@ def add_serve(parent: Any) -> None:
         metavar="ORIGIN",
         help="origin whose pages may use the service; may be repeated",
     )
+    sub.add_argument("--language", metavar="LANG", help="language of the texts, for clients of Annif, such as de")
     sub.add_argument("--max-queue", type=int, metavar="N", help="texts that may wait (default: 1024)")
     sub.add_argument(
         "--reload-every", type=float, metavar="S", help="seconds between looks for new models (default: 1)"
@@ -52,7 +53,12 @@ def serve(args: argparse.Namespace) -> None:
         if name in models:
             raise DataError(f"two models are named {name}; write another name in front, as in other={path}")
         models[name] = path
-    limits = {"threads": args.threads, "max_queue": args.max_queue, "reload_every": args.reload_every}
+    limits = {
+        "threads": args.threads,
+        "language": args.language,
+        "max_queue": args.max_queue,
+        "reload_every": args.reload_every,
+    }
     settings = Settings(
         token=read_token(args.token_file),
         cors=tuple(args.cors),

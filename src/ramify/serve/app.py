@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
 
 from ramify.base.errors import DataError
+from ramify.serve.annif_api import AnnifApi
+from ramify.serve.annif_routes import annif_router
+from ramify.serve.bodies import Receive
 from ramify.serve.gate import Gate, Handler
 from ramify.serve.page import page_router
 from ramify.serve.problems import Problem
 from ramify.serve.routes import api_router, operations_router, problem_response
 from ramify.serve.schemas import ProblemAnswer
-from ramify.serve.service import Service
+from ramify.serve.service import Scope, Service
 from ramify.serve.settings import Settings
 from ramify.version import __version__
 
@@ -57,7 +61,8 @@ def create_app(models: Paths | list[Paths] | Mapping[str, Paths], settings: Sett
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
-    for router in (api_router(service), operations_router(service), page_router()):
+    annif = AnnifApi(service)
+    for router in (api_router(service), annif_router(annif), operations_router(service), page_router()):
         app.include_router(router)
     _add_problem_schema(app)
     if service.settings.cors:
@@ -72,6 +77,20 @@ def create_app(models: Paths | list[Paths] | Mapping[str, Paths], settings: Sett
     )
     app.add_middleware(Gate, service=service, handlers=handlers)
     return app
+
+
+def _busy_routes(service: Service, annif: AnnifApi) -> dict[tuple[str, str], Handler]:
+    """Routes that are answered without the router: those that clients call for every text."""
+    handlers: dict[tuple[str, str], Handler] = {("POST", "/v1/suggest"): service.suggest}
+    for loaded in service.models:
+        path = f"/v1/projects/{loaded.name}"
+        handlers["POST", f"{path}/suggest"] = partial(annif.suggest, loaded.name)
+        handlers["GET", path] = partial(_project, annif, loaded.name)
+    return handlers
+
+
+async def _project(annif: AnnifApi, name: str, _: Scope, __: Receive) -> bytes:
+    return annif.project(name)
 
 
 def named_paths(models: Paths | list[Paths] | Mapping[str, Paths]) -> dict[str, Path]:

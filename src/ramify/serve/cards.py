@@ -25,7 +25,7 @@ def summary(loaded: LoadedModel) -> dict[str, Any]:
         "fields": list(loaded.fields) if model.input_kind_ == "fields" else [],
         "calibrated": model.is_calibrated,
         "rule": None if model.rule_ is None else model.rule_.name,
-        "languages": loaded.languages(),
+        "languages": loaded.languages,
         "modified": datetime.fromtimestamp(loaded.modified, UTC).isoformat(),
     }
 

@@ -50,12 +50,13 @@ class Gate:
             return
         start = time.perf_counter()
         path: str = scope["path"]
-        status, route = 500, path
+        status, route = 500, "other"
         try:
             if self._token is not None and path.startswith(("/v1", "/metrics")):
                 self._check_token(scope)
             handler = self._handlers.get((scope["method"], path))
             if handler is not None:
+                route = path
                 body = await handler(scope, receive)
                 status = 200
                 length = (b"content-length", b"%d" % len(body))

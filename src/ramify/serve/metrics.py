@@ -46,8 +46,8 @@ class Metrics:
         lines += [f"# HELP {name} Time from the request to the answer.", f"# TYPE {name} histogram"]
         for route, histogram in sorted(self._latency.items()):
             reached = 0.0
-            for bound, n in zip((*BOUNDS, "+Inf"), histogram, strict=False):
-                reached += n
+            for bound, count in zip((*BOUNDS, "+Inf"), histogram, strict=False):
+                reached += count
                 lines.append(f'{name}_bucket{{route="{route}",le="{bound}"}} {reached:.0f}')
             lines.append(f'{name}_sum{{route="{route}"}} {histogram[-1]:.6f}')
             lines.append(f'{name}_count{{route="{route}"}} {reached:.0f}')

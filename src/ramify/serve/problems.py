@@ -11,15 +11,16 @@ PROBLEM_TYPE = "application/problem+json"
 class Problem(Exception):
     """A request that is refused: the status, and a sentence that says what to do."""
 
-    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None, title: str = "") -> None:
         super().__init__(detail)
         self.status, self.detail, self.headers = status, detail, headers or {}
+        self.title = title or HTTPStatus(status).phrase
 
     def body(self) -> bytes:
         """The answer as JSON."""
         values = {
             "type": "about:blank",
-            "title": HTTPStatus(self.status).phrase,
+            "title": self.title,
             "status": self.status,
             "detail": self.detail,
         }

@@ -44,8 +44,8 @@ class LoadedModel:
         self._lock = threading.Lock()
         self._filters: OrderedDict[Any, LabelFilter] = OrderedDict()
         self._fragments: dict[str | None, dict[int, str]] = {}
-        if self.model.catalogue_ is not None:
-            self.model.catalogue_.entries  # noqa: B018  decoded now, by one thread
+        # The catalogue is decoded now, by one thread.
+        self.languages: list[str] = [] if self.model.catalogue_ is None else self.model.catalogue_.languages()
 
     # ---- texts ----
 
@@ -61,21 +61,13 @@ class LoadedModel:
         """What the catalogue knows about a label."""
         return None if self.model.catalogue_ is None else self.model.catalogue_.get_entry(label)
 
-    def languages(self) -> list[str]:
-        """Languages of the names of the catalogue."""
-        return [] if self.model.catalogue_ is None else self.model.catalogue_.languages()
+    def language(self, wanted: str | None) -> str | None:
+        """Return a language if there are names in it."""
+        return wanted if wanted in self.languages else None
 
     def fragments(self, language: str | None) -> dict[int, str]:
-        """JSON of a label up to its score, by label id, as far as it has been asked for."""
-        return self._fragments.setdefault(language if language in self.languages_ else None, {})
-
-    @property
-    def languages_(self) -> frozenset[str]:
-        """Languages of the names, as a set."""
-        found: frozenset[str] | None = self.__dict__.get("_languages")
-        if found is None:
-            found = self.__dict__["_languages"] = frozenset(self.languages())
-        return found
+        """JSON of a label up to its score, by label id, as far as it has been asked for; see `fragment`."""
+        return self._fragments.setdefault(language, {})
 
     def fragment(self, label_id: int, language: str | None) -> str:
         """JSON of a label with its name, up to its score."""

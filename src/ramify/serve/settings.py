@@ -32,6 +32,8 @@ class Settings:
     threads : worker threads; None: RAMIFY_THREADS or all cores
     reload_every : seconds between two looks at the model directories; 0: never
     token : clients must send it as ``Authorization: Bearer TOKEN``; None: no access control
+    language : what Annif's clients are told of the language of texts and names; None: the first language of the
+        catalogue, or "en"
     cors : origins of other pages that may use the service, such as "https://example.org"
     """
 
@@ -51,6 +53,7 @@ class Settings:
     threads: int | None = None
     reload_every: float = 1.0
     token: str | None = field(default=None, repr=False)
+    language: str | None = None
     cors: tuple[str, ...] = ()
 
 

@@ -22,10 +22,10 @@ Rows = list[tuple[list[int], list[float]]]
 class SuggestJob:
     """What ``POST /v1/suggest`` asks for, as a job of the `WorkQueue`."""
 
-    __slots__ = ("_filter", "_key", "_loaded", "_request", "_rule", "are_probabilities", "documents")
+    __slots__ = ("_filter", "_key", "_language", "_loaded", "_request", "_rule", "are_probabilities", "documents")
 
     def __init__(self, loaded: LoadedModel, request: SuggestRequest) -> None:
-        self._loaded, self._request = loaded, request
+        self._loaded, self._request, self._language = loaded, request, loaded.language(request.language)
         model = loaded.model
         self._rule: DecisionRule | None = None
         self._filter = None
@@ -74,7 +74,7 @@ class SuggestJob:
     def finish(self, rows: Rows) -> bytes:
         """Answer with the rows of this request."""
         loaded, request = self._loaded, self._request
-        results = [f'{{"labels":[{label_list(loaded, *row, request.language, self._lowest, self.k)}]}}' for row in rows]
+        results = [f'{{"labels":[{label_list(loaded, *row, self._language, self._lowest, self.k)}]}}' for row in rows]
         if request.explain:
             explanations = to_json(self._explanations(rows[0]))
             results = [f'{results[0][:-1]},"explanations":{explanations}}}']
