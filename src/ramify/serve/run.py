@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
+from socket import SO_REUSEADDR, SO_REUSEPORT, SOCK_STREAM, SOL_SOCKET, getaddrinfo
+from socket import socket as Socket
 from typing import Any
 
 import uvicorn
 
 from ramify.serve.app import create_app
 from ramify.serve.logs import configure_logs
+from ramify.serve.protocol import timed_protocol
 from ramify.serve.settings import Settings
-
-_VARIABLE = "RAMIFY_SERVE_OPTIONS"
+from ramify.serve.workers import run_workers
 
 
 def run(
@@ -40,20 +39,30 @@ def run(
     options: dict[str, Any] = {
         "host": host, "port": port, "uds": socket, "log_config": None, "access_log": False, "server_header": False,
         "timeout_keep_alive": 30, "timeout_graceful_shutdown": 30, "lifespan": "on", "ws": "none",
+        "http": timed_protocol(settings.read_timeout),
     }  # fmt: skip
+    configure_logs(log_level)
+    config = uvicorn.Config(create_app(models, settings), **options)
     if workers == 1:
-        configure_logs(log_level)
-        uvicorn.run(create_app(models, settings), **options)
+        uvicorn.Server(config).run()
         return
-    paths = {name: os.fspath(Path(path).resolve()) for name, path in models.items()}
-    facts = {"models": paths, "settings": dataclasses.asdict(settings), "log_level": log_level}
-    os.environ[_VARIABLE] = json.dumps(facts)  # the processes are started anew, and make their application themselves
-    uvicorn.run("ramify.serve.run:app_of_worker", factory=True, workers=workers, **options)
+    sockets = [config.bind_socket()] * workers if socket else _sockets(host, port, workers)
+    run_workers(workers, lambda i: uvicorn.Server(config).run(sockets=[sockets[i]]))
 
 
-def app_of_worker() -> Any:
-    """Application of one of several processes, from the options that `run` has left in the environment."""
-    facts = json.loads(os.environ[_VARIABLE])
-    configure_logs(facts["log_level"])
-    values = facts["settings"]
-    return create_app(facts["models"], Settings(**{**values, "cors": tuple(values["cors"])}))
+def _sockets(host: str, port: int, n: int) -> list[Socket]:
+    """One socket for each process, all at the same address: the system divides the connections among them.
+
+    From a single socket the process that is awake would take all of them.
+    """
+    family, kind, _, _, address = getaddrinfo(host, port, type=SOCK_STREAM)[0]
+    sockets = []
+    for _ in range(n):
+        made = Socket(family, kind)
+        made.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+        made.setsockopt(SOL_SOCKET, SO_REUSEPORT, 1)
+        made.bind(address)
+        made.set_inheritable(True)
+        address = made.getsockname()
+        sockets.append(made)
+    return sockets
