@@ -91,13 +91,17 @@ class WorkQueue:
     def _admit(self, size: int, client: str, limit: int) -> None:
         if self.texts == 0:
             return  # an idle service takes what a request may have
-        others = len(self._clients) - (client in self._clients)
-        part = limit // (others + 1) if others else limit * 3 // 4
-        if self.texts + size > limit // 2 and self._clients.get(client, 0) + size > part:
+        held = self._clients.get(client, 0)
+        if held and self.texts + size > limit // 2 and held + size > (part := self._part(limit)):
             detail = f"this client has more texts in the queue than its part of {part:,}; wait for answers before more"
             raise Problem(429, detail, {"retry-after": "1"})
         if self.texts + size > limit:
             raise busy()
+
+    def _part(self, limit: int) -> int:
+        """Texts that each client may have in a queue that is half full; a single one leaves room for a second."""
+        n = len(self._clients)
+        return limit // n if n > 1 else limit * 3 // 4
 
     def _resolve(self, entries: list[tuple[_Entry, Any]]) -> None:
         for entry, result in entries:
