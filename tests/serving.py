@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(*arguments: str, environment: dict[str, str] | None = None):
+def running(*arguments, environment: dict[str, str] | None = None, socket_path=None):
     """Run ``ramify serve`` in a process of its own; yields the process and the address."""
     port = free_port()
     command = [sys.executable, "-m", "ramify", "serve", *map(str, arguments), "--port", str(port)]
@@ -38,12 +38,17 @@ def running(*arguments: str, environment: dict[str, str] | None = None):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     address = f"http://127.0.0.1:{port}"
+
+    def transport():
+        return httpx.HTTPTransport(uds=str(socket_path))
+
     try:
         for _ in range(600):
             assert process.poll() is None, process.stdout.read()
             try:
-                if httpx.get(f"{address}/readyz", timeout=5).status_code == 200:
-                    break
+                with httpx.Client(transport=transport() if socket_path else None, timeout=20) as client:
+                    if client.get(f"{address}/readyz").status_code == 200:
+                        break
             except httpx.TransportError:
                 time.sleep(0.05)
         yield process, address

@@ -65,17 +65,14 @@ def create_app(models: Paths | list[Paths] | Mapping[str, Paths], settings: Sett
     for router in (api_router(service), annif_router(annif), operations_router(service), page_router()):
         app.include_router(router)
     _add_problem_schema(app)
-    if service.settings.cors:
+    app.add_middleware(Gate, service=service, handlers=_busy_routes(service, annif))
+    if service.settings.cors:  # around the gate: browsers ask first, without the token
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(service.settings.cors),
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type"],
         )
-    handlers: dict[tuple[str, str], Handler] = (
-        {} if service.settings.cors else {("POST", "/v1/suggest"): service.suggest}
-    )
-    app.add_middleware(Gate, service=service, handlers=handlers)
     return app
 
 

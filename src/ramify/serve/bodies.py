@@ -20,16 +20,17 @@ async def read_body(scope: MutableMapping[str, Any], receive: Receive, limit: in
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > limit:
             raise _too_large(limit)
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if message.get("more_body"):
-        try:
-            async with asyncio.timeout(timeout):
+    try:
+        async with asyncio.timeout(timeout):
+            message = await receive()
+            body: bytes = message.get("body", b"")
+            if message["type"] == "http.disconnect":
+                raise _disconnected()
+            if message.get("more_body"):
                 body = await _read_rest(body, receive, limit)
-        except TimeoutError:
-            raise Problem(408, f"the request was not sent within {timeout:g} seconds") from None
-    elif message["type"] == "http.disconnect":
-        raise Problem(400, "the client has closed the connection")
+    except TimeoutError:
+        detail = f"the request was not sent within {timeout:g} seconds"
+        raise Problem(408, detail, {"connection": "close"}) from None
     if len(body) > limit:
         raise _too_large(limit)
     return body
@@ -40,13 +41,17 @@ async def _read_rest(body: bytes, receive: Receive, limit: int) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Problem(400, "the client has closed the connection")
+            raise _disconnected()
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limit:
             raise _too_large(limit)
         more = message.get("more_body", False)
     return b"".join(parts)
+
+
+def _disconnected() -> Problem:
+    return Problem(400, "the client has closed the connection")
 
 
 def _too_large(limit: int) -> Problem:

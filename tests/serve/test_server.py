@@ -1,0 +1,185 @@
+"""``ramify serve`` as a process of its own: replaced models, slow clients, several workers, the end."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import signal
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+from serving import LABELS, TEXTS, running
+
+import ramify
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A server with a model that tests replace, and a token."""
+    path = tmp_path_factory.mktemp("served") / "model"
+    _model(1).save(path)
+    with running(path, "--reload-every", "0.05", environment={"RAMIFY_SERVE_TOKEN": "secret"}) as (process, address):
+        with httpx.Client(base_url=address, headers={"authorization": "Bearer secret"}) as client:
+            yield client, path, address
+        assert process.poll() is None
+
+
+def _model(n: int) -> ramify.XRLinear:
+    return ramify.XRLinear(verbose=0).fit(TEXTS, [[f"{label}/{n}" for label in row] for row in LABELS])
+
+
+def _wait_for(condition):
+    for _ in range(400):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within 20 seconds")
+
+
+def test_a_replaced_model_is_reloaded_without_a_failed_request(served):
+    client, path, address = served
+    first = client.get("/v1/models").json()["models"][0]["version"]
+    answers, stop = [], threading.Event()
+
+    def ask():
+        with httpx.Client(base_url=address, headers={"authorization": "Bearer secret"}) as own:
+            while not stop.is_set():
+                answers.append(own.post("/v1/suggest", json={"input": "whale", "k": 1}))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for n in (2, 3):
+        _model(n).save(path)
+        label = f"http://ex.org/whale/{n}"
+        _wait_for(lambda label=label: _best(client) == label)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert {answer.status_code for answer in answers} == {200}
+    for answer in answers:  # each has the labels of one version
+        body = answer.json()
+        number = body["results"][0]["labels"][0]["label"][-1]
+        assert number == "1" if body["version"] == first else number in "23"
+    assert len({answer.json()["version"] for answer in answers}) == 3
+
+
+def _best(client):
+    return client.post("/v1/suggest", json={"input": "whale", "k": 1}).json()["results"][0]["labels"][0]["label"]
+
+
+def test_a_damaged_model_changes_nothing(served):
+    client, path, _ = served
+    before = client.get("/v1/models").json()
+    manifest = path / "manifest.json"
+    content = manifest.read_bytes()
+    manifest.write_bytes(content[:100])
+    time.sleep(0.3)
+    assert client.get("/v1/models").json() == before
+    assert client.post("/v1/suggest", json={"input": "whale"}).status_code == 200
+    manifest.write_bytes(content)
+
+
+def test_malformed_http(served):
+    _, _, address = served
+    host, port = address.removeprefix("http://").split(":")
+    for sent in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost\r\n\r\n", b"\x16\x03\x01\x00\x00"):
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(sent)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served):
+    _, _, address = served
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        head = "POST /v1/suggest HTTP/1.1\r\nhost: x\r\nauthorization: Bearer secret\r\n"
+        connection.sendall(f"{head}content-type: application/json\r\ncontent-length: 99999999\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+def test_slow_clients(model_path):
+    """In a process of its own, with an impatient service."""
+    import uvicorn
+    from serving import free_port
+
+    from ramify.serve import Settings, create_app
+    from ramify.serve.protocol import timed_protocol
+
+    settings = Settings(read_timeout=0.3, threads=1)
+    port = free_port()
+    config = uvicorn.Config(
+        create_app(model_path, settings), port=port, log_config=None, http=timed_protocol(settings.read_timeout)
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        _wait_for(lambda: server.started)
+        head = b"POST /v1/suggest HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n"
+        for sent in (b"", b"GET", head, head + b"\r\n", head + b"\r\n{"):
+            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+                connection.sendall(sent)
+                assert connection.recv(1000).startswith(b"HTTP/1.1 408"), sent
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:  # a quick one, again and again
+            for _ in range(3):
+                assert client.post("/v1/suggest", json={"input": "whale"}).status_code == 200
+                time.sleep(0.2)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def test_it_finishes_what_it_has(model_path):
+    with running(model_path) as (process, address):
+        texts = [" ".join(TEXTS) * 100] * 400
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            tasks = [
+                pool.submit(httpx.post, f"{address}/v1/suggest", json={"input": texts}, timeout=60) for _ in range(4)
+            ]
+            _wait_for(lambda: httpx.get(f"{address}/readyz").json().get("queue") or all(t.done() for t in tasks))
+            process.send_signal(signal.SIGTERM)
+            statuses = [task.result().status_code for task in tasks]
+        assert set(statuses) <= {200, 429, 503}
+        assert 200 in statuses
+        assert process.wait(30) in (0, -signal.SIGTERM)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{address}/healthz")
+
+
+def test_several_workers(model_path):
+    with running(model_path, "--workers", "2") as (process, address):
+        pids = [int(pid) for pid in _children(process.pid)]
+        assert len(pids) == 2
+        assert httpx.post(f"{address}/v1/suggest", json={"input": "whale"}).status_code == 200
+        os.kill(pids[0], signal.SIGKILL)
+        _wait_for(lambda: len(_children(process.pid)) == 2 and str(pids[0]) not in _children(process.pid))
+        for _ in range(20):
+            _wait_for(lambda: _is_healthy(address))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def _children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:  # noqa: PTH123
+        return file.read().split()
+
+
+def _is_healthy(address):
+    try:
+        return httpx.get(f"{address}/healthz", timeout=20).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_unix_socket(model_path, tmp_path):
+    path = tmp_path / "socket"
+    transport = httpx.HTTPTransport(uds=str(path))
+    with (
+        running(model_path, "--socket", path, socket_path=path),
+        httpx.Client(transport=transport, base_url="http://ramify") as client,
+    ):
+        assert client.post("/v1/suggest", json={"input": "whale"}).status_code == 200
