@@ -26,7 +26,7 @@ LAYERS = [
     {"rank"},
     {"nn"},
     {"models"},
-    {"distributed", "plots", "serve"},
+    {"distributed", "plots", "serve", "annif"},
     {"cli"},
     {"__main__"},
 ]
@@ -47,6 +47,7 @@ HOMES = {
     "pyarrow": ["base/ranking.py", "io", "cli/predictions.py"],
     "ray": ["distributed"],
     **{name: ["serve"] for name in ("fastapi", "starlette", "uvicorn", "flask", "aiohttp", "http.server")},
+    "annif": ["annif"],
     **{name: [] for name in ("pickle", "_pickle", "joblib", "dill", "cloudpickle", "marshal", "shelve")},
 }
 MAX_LINES = 420

@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import os
 import sys
+import tomllib
 import types
 import typing
 from collections.abc import Iterator
@@ -336,3 +337,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _plain(v) for k, v in value.items()}
     return value
+
+
+def parse_value(text: str) -> Any:
+    """Parse a value as TOML, or else as a plain string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ramify import datasets
+from ramify.base.config import parse_value
 from ramify.base.errors import DataError
 from ramify.cli.output import print_message, report_skipped
 from ramify.io.dataset import Dataset
@@ -123,14 +124,6 @@ def configured_model(cls: type[Model], config: str | None, settings: list[str], 
     if before == "Concat" and type(features).__name__ == "Tfidf" and "features" not in values:
         print_message(f"features: {features!r} in place of words beside stems, since you set what the terms are")
     return model
-
-
-def parse_value(text: str) -> Any:
-    """Parse a value as TOML, or else as a plain string."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def _read_toml(path: str) -> dict[str, Any]:
