@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 
@@ -64,3 +65,25 @@ def running(*arguments, environment: dict[str, str] | None = None, socket_path=N
 
 def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
+
+
+@contextmanager
+def in_thread(app, settings):
+    """Serve an application from a thread of this process; yields the address."""
+    import uvicorn
+
+    from ramify.serve.protocol import timed_protocol
+
+    port = free_port()
+    protocol = timed_protocol(settings.read_timeout)
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, access_log=False, http=protocol))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -11,9 +11,10 @@ import time
 
 import httpx
 import pytest
-from serving import LABELS, TEXTS, running
+from serving import LABELS, TEXTS, in_thread, running
 
 import ramify
+from ramify.serve import Settings, create_app
 
 
 @pytest.fixture(scope="module")
@@ -102,35 +103,18 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served):
 
 
 def test_slow_clients(model_path):
-    """In a process of its own, with an impatient service."""
-    import uvicorn
-    from serving import free_port
-
-    from ramify.serve import Settings, create_app
-    from ramify.serve.protocol import timed_protocol
-
     settings = Settings(read_timeout=0.3, threads=1)
-    port = free_port()
-    config = uvicorn.Config(
-        create_app(model_path, settings), port=port, log_config=None, http=timed_protocol(settings.read_timeout)
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        _wait_for(lambda: server.started)
+    with in_thread(create_app(model_path, settings), settings) as address:
+        port = int(address.rpartition(":")[2])
         head = b"POST /v1/suggest HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n"
         for sent in (b"", b"GET", head, head + b"\r\n", head + b"\r\n{"):
             with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
                 connection.sendall(sent)
                 assert connection.recv(1000).startswith(b"HTTP/1.1 408"), sent
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:  # a quick one, again and again
+        with httpx.Client(base_url=address) as client:  # a quick one, again and again
             for _ in range(3):
                 assert client.post("/v1/suggest", json={"input": "whale"}).status_code == 200
                 time.sleep(0.2)
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 def test_it_finishes_what_it_has(model_path):

@@ -18,6 +18,7 @@ from ramify.base.errors import DataError
 from ramify.serve.annif_api import AnnifApi
 from ramify.serve.annif_routes import annif_router
 from ramify.serve.bodies import Receive
+from ramify.serve.docs_page import docs_router
 from ramify.serve.gate import Gate, Handler
 from ramify.serve.page import page_router
 from ramify.serve.problems import Problem
@@ -62,7 +63,7 @@ def create_app(models: Paths | list[Paths] | Mapping[str, Paths], settings: Sett
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
     annif = AnnifApi(service)
-    for router in (api_router(service), annif_router(annif), operations_router(service), page_router()):
+    for router in (api_router(service), annif_router(annif), operations_router(service), docs_router(), page_router()):
         app.include_router(router)
     _add_problem_schema(app)
     app.add_middleware(Gate, service=service, handlers=_busy_routes(service, annif))

@@ -14,8 +14,7 @@ from ramify.serve.settings import Settings
 
 _LIMITS = Settings()
 LabelValue = str | int | float | bool | list[Any]
-Text = Annotated[str, Field(max_length=_LIMITS.max_text)]
-Record = Annotated[dict[str, Text], Field(min_length=1)]
+Record = Annotated[dict[str, str], Field(min_length=1)]
 
 
 class SuggestBody(BaseModel):
@@ -26,8 +25,9 @@ class SuggestBody(BaseModel):
         json_schema_extra={"examples": [{"input": "Solve a linear system of equations.", "k": 5}]},
     )
 
-    input: Text | Record | Annotated[list[Text | Record], Field(min_length=1, max_length=_LIMITS.max_texts)] = Field(
-        description="A text, a record of text fields, or a list of them."
+    input: str | Record | Annotated[list[str | Record], Field(min_length=1, max_length=_LIMITS.max_texts)] = Field(
+        description="A text, a record of text fields, or a list of them; each of at most "
+        f"{_LIMITS.max_text:,} characters."
     )
     model: str | None = Field(None, description="Name of the model; the first one if it is left out.")
     k: Annotated[int, Field(ge=1, le=_LIMITS.max_k)] | None = Field(
