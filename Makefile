@@ -9,14 +9,21 @@ VENV := .venv
 # small one for the processor. TORCH= takes whatever the extras bring.
 TORCH ?= torch==2.13.0
 SANITIZE := .venv-sanitize
+ANNIF := .venv-annif
 CPP := $(wildcard cpp/*/*.h cpp/*/*.cpp)
 SOURCES := pyproject.toml CMakeLists.txt $(CPP)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
-.PHONY: demo test lint stub format-cpp sanitize fuzz clean prerequisites
+.PHONY: demo serve test test-annif lint stub format-cpp sanitize fuzz clean prerequisites
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
+
+# The model of `make demo` at http://127.0.0.1:8000.
+PORT ?= 8000
+serve: $(VENV)/.installed-serve
+	test -d demo/xr-linear || $(VENV)/bin/python examples/demo.py
+	$(VENV)/bin/ramify serve demo=demo/xr-linear --port $(PORT)
 
 test: $(VENV)/.installed-dev lint
 	$(VENV)/bin/python -m pytest
@@ -49,8 +56,12 @@ fuzz: $(VENV)/.installed-dev
 		RAMIFY_THREADS=1 $(VENV)/bin/python fuzz/mutants.py $$model --mutants $(MUTANTS) || exit 1; done
 	$(MAKE) -C fuzz SECONDS=$(SECONDS)
 
+# The real Annif, which needs other versions of our dependencies: its command line with our backend and our server.
+test-annif: $(ANNIF)/.installed $(VENV)/.installed-serve
+	RAMIFY_COMMAND="$(CURDIR)/$(VENV)/bin/ramify" $(ANNIF)/bin/python -m pytest -p no:cacheprovider tests/annif_backend
+
 clean:
-	rm -rf $(VENV) $(SANITIZE) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SANITIZE) $(ANNIF) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 prerequisites:
 	@command -v $(PYTHON) >/dev/null || { echo "Ramify needs Python 3.11 or newer: '$(PYTHON)' was not found. Install it, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -71,6 +82,10 @@ $(VENV)/.installed: $(SOURCES) | prerequisites
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" CXX="$(CXX)" $(VENV)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation --editable .
 	touch $@
 
+$(VENV)/.installed-serve: $(VENV)/.installed
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" CXX="$(CXX)" $(VENV)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation --editable '.[serve]'
+	touch $@
+
 $(VENV)/.installed-dev: $(VENV)/.installed
 	test -z "$(TORCH)" || $(VENV)/bin/python -m pip install $(PIP_OPTIONS) $(TORCH)
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" CXX="$(CXX)" $(VENV)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation --editable '.[dev]'
@@ -81,4 +96,10 @@ $(SANITIZE)/.installed: $(SOURCES) | prerequisites
 	test -z "$(TORCH)" || $(SANITIZE)/bin/python -m pip install $(PIP_OPTIONS) $(TORCH)
 	PATH="$(CURDIR)/$(SANITIZE)/bin:$$PATH" CXX="$(CXX)" $(SANITIZE)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation \
 		--config-settings=cmake.define.RAMIFY_SANITIZE=ON --config-settings=build-dir=build/sanitize --editable '.[dev]'
+	touch $@
+
+$(ANNIF)/.installed: $(SOURCES) | prerequisites
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { echo "Annif needs Python 3.13 or older: '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make test-annif PYTHON=python3.12" >&2; exit 1; }
+	$(call make_environment,$(ANNIF))
+	PATH="$(CURDIR)/$(ANNIF)/bin:$$PATH" CXX="$(CXX)" $(ANNIF)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation '.[annif]' pytest
 	touch $@
