@@ -19,11 +19,10 @@ PIP_OPTIONS := --quiet --disable-pip-version-check
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
 
-# The model of `make demo` at http://127.0.0.1:8000.
-PORT ?= 8000
+# The page on the model of the demo, at http://127.0.0.1:8000.
 serve: $(VENV)/.installed-serve
 	test -d demo/xr-linear || $(VENV)/bin/python examples/demo.py
-	$(VENV)/bin/ramify serve demo=demo/xr-linear --port $(PORT)
+	$(VENV)/bin/ramify serve demo/xr-linear
 
 test: $(VENV)/.installed-dev lint
 	$(VENV)/bin/python -m pytest

@@ -38,7 +38,6 @@ def main() -> None:
         print(f"  {query}")
         print("    " + ", ".join(f"{label} {probability:.2f}" for label, probability in labels))
     print(f"\nWhy the best label of the first one?\n{model.explain(QUERIES[0])}")
-    print("\nNext: `make serve` opens the model at http://127.0.0.1:8000, for a browser and for programs.")
 
 
 if __name__ == "__main__":
