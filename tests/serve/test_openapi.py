@@ -75,4 +75,4 @@ def test_requests_made_from_the_document_get_documented_answers(model_path, fiel
 
                 with contextlib.suppress(Unsatisfiable):  # a route without parameters has no invalid request
                     check()
-    assert n > 80
+    assert n > 50

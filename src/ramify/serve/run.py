@@ -40,6 +40,7 @@ def run(
         "host": host, "port": port, "uds": socket, "log_config": None, "access_log": False, "server_header": False,
         "timeout_keep_alive": 30, "timeout_graceful_shutdown": 30, "lifespan": "on", "ws": "none",
         "http": timed_protocol(settings.read_timeout),
+        "forwarded_allow_ips": "*" if socket else None,  # who may use the socket is a proxy of this machine
     }  # fmt: skip
     configure_logs(log_level)
     config = uvicorn.Config(create_app(models, settings), **options)
