@@ -17,8 +17,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Handler = Callable[[Scope, Receive], Awaitable[bytes]]
 
-OPEN = ("/healthz", "/readyz", "/docs", "/openapi.json")
-"""Routes that need no token, beside those of the page: everything outside of /v1 and /metrics."""
+GUARDED = ("/v1", "/metrics")
+"""What needs the token; health, documentation and the files of the page do not."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -52,7 +52,7 @@ class Gate:
         path: str = scope["path"]
         status, route = 500, "other"
         try:
-            if self._token is not None and path.startswith(("/v1", "/metrics")):
+            if self._token is not None and path.startswith(GUARDED):
                 self._check_token(scope)
             handler = self._handlers.get((scope["method"], path))
             if handler is not None:

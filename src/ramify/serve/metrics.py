@@ -20,7 +20,6 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[tuple[str, int], int] = {}
         self._latency: dict[str, list[float]] = {}
-        self.texts = 0
 
     def count(self, route: str, status: int, seconds: float) -> None:
         """Count an answer."""
