@@ -70,9 +70,9 @@ def wrk(
         done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
     text = done.stdout
     units = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 6e4}
-    latency = {
-        p: float(value) * units[unit] for p, value, unit in re.findall(r"^\s+(\d+)%\s+([\d.]+)(us|ms|s|m)$", text, re.M)
-    }
+    # wrk writes a space after seconds
+    found = re.findall(r"^\s+(\d+)%\s+([\d.]+)(us|ms|s|m)\s*$", text, re.M)
+    latency = {percentile: float(value) * units[unit] for percentile, value, unit in found}
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", text)[1])
     refused = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
     n = int(re.search(r"(\d+) requests in", text)[1])
@@ -157,9 +157,10 @@ def main() -> None:
         peak = run(
             f"keep-alive, {args.connections} connections", suggest, jsons, json_type, args.connections, args.seconds
         )
-        delay = 1000 * args.connections / (peak / 2)  # of each connection: half of the peak
+        # wrk pauses between an answer and the next request, so that the rate stays below half of the peak.
+        delay = 1000 * args.connections / (peak / 2)
         half = {"delay_ms": round(delay)}
-        run("half of the peak", suggest, jsons, json_type, args.connections, args.seconds, **half)
+        run("at most half of the peak", suggest, jsons, json_type, args.connections, args.seconds, **half)
         run("without keep-alive", suggest, jsons, json_type, args.connections, args.seconds, close=True)
         run(
             "Annif's API, keep-alive",
