@@ -26,7 +26,7 @@ LAYERS = [
     {"rank"},
     {"nn"},
     {"models"},
-    {"distributed", "plots", "serve", "annif"},
+    {"distributed", "plots", "report", "serve", "annif"},
     {"cli"},
     {"__main__"},
 ]

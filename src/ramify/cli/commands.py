@@ -17,6 +17,7 @@ from ramify.cli.evaluations import check_evaluate_options, comparison, evaluate_
 from ramify.cli.options import configured_model, load_model, read_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
+from ramify.cli.report import check_report_options, write_model_report
 from ramify.cli.training import (
     check_memory,
     check_output,
@@ -101,10 +102,16 @@ def train(args: argparse.Namespace) -> None:
 def evaluate_model(args: argparse.Namespace) -> None:
     """``ramify evaluate``: one or several models, or files of predictions."""
     check_evaluate_options(args)
+    check_report_options(args)
     for name in args.models:
         if not Path(name).is_file():
             Store(name)  # reports what is no model before the data are read
+    if args.against and not Path(args.against).is_file():
+        Store(args.against)
     data = read_data(args.file, args)
+    if args.report:
+        write_model_report(args, data)
+        return
     if args.rule is not None or args.annif or args.by:
         _evaluate_otherwise(args, data)
         return

@@ -48,22 +48,11 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
     """Compare a file of predictions with labeled data, row by row, or by id where both have ids."""
     if args.filter:
         raise ValueError("--filter is for models; saved predictions are evaluated as they are")
-    ranking, ids = read_predictions(path)
-    if ids is not None and data.ids is not None:
-        row_of = {str(i): row for row, i in enumerate(ids)}
-        missing = next((i for i in data.ids if str(i) not in row_of), None)
-        if missing is not None:
-            raise DataError(f"{path}: no prediction for the id {missing!r} of {data.name}")
-        ranking = ranking[np.array([row_of[str(i)] for i in data.ids])]
-    if len(ranking) != len(data):
-        raise DataError(f"{path} has predictions for {len(ranking):,} samples, {data.name} has {len(data):,}")
-    truth = data.labels()
-    if all(isinstance(label, int) for row in truth for label in row):
-        ranking = _with_integer_labels(ranking)
+    ranking = align_predictions(path, data)
     y_train = read_data(args.train, args).labels() if args.train else None
     return evaluate(
-        ranking if y_train is None else _with_labels(ranking, y_train),
-        truth,
+        ranking if y_train is None else with_labels(ranking, y_train),
+        data.labels(),
         y_train,
         ks=args.ks,
         propensity=args.propensity,
@@ -73,7 +62,23 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
     )
 
 
-def _with_labels(ranking: Ranking, y_train: list[list[Any]]) -> Ranking:
+def align_predictions(path: str, data: Dataset) -> Ranking:
+    """Read a file of predictions in the order of the rows of the data: by id where both have ids."""
+    ranking, ids = read_predictions(path)
+    if ids is not None and data.ids is not None:
+        row_of = {str(i): row for row, i in enumerate(ids)}
+        missing = next((i for i in data.ids if str(i) not in row_of), None)
+        if missing is not None:
+            raise DataError(f"{path}: no prediction for the id {missing!r} of {data.name}")
+        ranking = ranking[np.array([row_of[str(i)] for i in data.ids])]
+    if len(ranking) != len(data):
+        raise DataError(f"{path} has predictions for {len(ranking):,} samples, {data.name} has {len(data):,}")
+    if all(isinstance(label, int) for row in data.labels() for label in row):
+        ranking = _with_integer_labels(ranking)
+    return ranking
+
+
+def with_labels(ranking: Ranking, y_train: list[list[Any]]) -> Ranking:
     """Add the training labels that no prediction has: they, too, are labels of the model."""
     names = LabelVocabulary([*(ranking.names or ()), *(set().union(*y_train) - set(ranking.names or ()))])
     return dataclasses.replace(ranking, names=names, n_labels=len(names))

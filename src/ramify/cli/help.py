@@ -38,6 +38,11 @@ EXAMPLES = {
         "ramify evaluate predictions.jsonl test.jsonl --train train.jsonl",
         "ramify evaluate model/ test.jsonl --propensity 0.6,2.6",
         "ramify evaluate model/ test.jsonl --annif --limit 20",
+        "ramify evaluate model/ test.jsonl --report report.html --against other/",
+    ],
+    "report": [
+        "ramify predict model/ test.jsonl --k 100 --probabilities --out predictions.jsonl",
+        "ramify report predictions.jsonl test.jsonl --model model/ --probabilities --out report.html",
     ],
     "calibrate": [
         "ramify calibrate model/ dev.jsonl",

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ramify.cli import commands, decide
@@ -20,6 +21,7 @@ from ramify.cli.new import add_new
 from ramify.cli.options import add_data_options
 from ramify.cli.output import STYLES
 from ramify.cli.predict import predict
+from ramify.cli.report import add_report
 from ramify.cli.serve import add_serve
 from ramify.cli.training import parse_bytes
 from ramify.cli.tune import add_tune
@@ -83,7 +85,8 @@ def make_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     adders = (_add_train, _add_predict, _add_evaluate, _add_calibrate, _add_compare, _add_explain, _add_labels,
               _add_inspect, _add_export_encoder, _add_data)  # fmt: skip
-    for add in (*adders, add_tune, add_new, add_card, add_combine, add_serve, add_completion):
+    report = partial(add_report, file_help=FILE_HELP)
+    for add in (*adders, report, add_tune, add_new, add_card, add_combine, add_serve, add_completion):
         add(subparsers)
     return parser
 
@@ -234,6 +237,8 @@ def _add_evaluate(parent: Any) -> None:
     sub.add_argument("--results-file", metavar="FILE", help="--annif: write a TSV with the metrics of each label")
     sub.add_argument("--filter", metavar="FILE", help="file of 'row label' id pairs to remove from the predictions")
     sub.add_argument("--deciles", action="store_true", help="also show metrics by label frequency decile")
+    sub.add_argument("--report", metavar="FILE", help="write a report with plots and sample errors, as one HTML file")
+    sub.add_argument("--against", metavar="OTHER", help="--report: another model or its predictions, side by side")
     _add_json(sub)
     _add_threads(sub)
     add_data_options(sub)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -120,8 +121,8 @@ def _sum(level: Level) -> str:
     return text + (f" {sum(v for _, v in rest):+.3f} ({len(rest)} more)" if rest else "")
 
 
-def _highlight(text: str, terms: Sequence[tuple[str, float]]) -> str:
-    """HTML of a text whose characters are colored by the terms they belong to."""
+def weighted_pieces(text: str, terms: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Pieces of a text, in order, with the sum of the contributions of the terms that they belong to."""
     weights = np.zeros(len(text))
     for term, value in terms:
         stripped = re.escape(term.strip())
@@ -131,14 +132,20 @@ def _highlight(text: str, terms: Sequence[tuple[str, float]]) -> str:
         found = list(word) or list(re.finditer(stripped, text, re.IGNORECASE))
         for match in found:  # a word, or else an n-gram of characters
             weights[match.start() : match.end()] += value
-    largest = float(np.abs(weights).max(initial=0)) or 1.0
-    pieces, start = [], 0
-    for end in [*(np.flatnonzero(np.diff(weights)) + 1).tolist(), len(text)]:
-        piece, weight = html.escape(text[start:end]), float(weights[start]) if start < len(text) else 0.0
+    ends = [*(np.flatnonzero(np.diff(weights)) + 1).tolist(), len(text)] if text else []
+    return [(text[start:end], float(weights[start])) for start, end in itertools.pairwise([0, *ends])]
+
+
+def _highlight(text: str, terms: Sequence[tuple[str, float]]) -> str:
+    """HTML of a text whose characters are colored by the terms they belong to."""
+    found = weighted_pieces(text, terms)
+    largest = max((abs(weight) for _, weight in found), default=0.0) or 1.0
+    pieces = []
+    for piece, weight in found:
         color = "0,140,60" if weight > 0 else "200,40,40"
         style = f"background:rgba({color},{abs(weight) / largest:.2f})"
-        pieces.append(piece if weight == 0 else f'<span style="{style}" title="{weight:+.4f}">{piece}</span>')
-        start = end
+        shown = html.escape(piece)
+        pieces.append(shown if weight == 0 else f'<span style="{style}" title="{weight:+.4f}">{shown}</span>')
     return "".join(pieces)
 
 
