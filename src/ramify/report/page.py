@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape
@@ -26,13 +24,6 @@ MAX_TRUE = 8
 def style_sheet() -> str:
     """Style sheet of the report."""
     return theme() + resources.files("ramify.report").joinpath("style.css").read_text(encoding="utf-8")
-
-
-@cache
-def style_hash() -> str:
-    """Source expression of a Content-Security-Policy that allows this style sheet and no other."""
-    digest = hashlib.sha256(style_sheet().encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 def render_report(report: Report) -> str:

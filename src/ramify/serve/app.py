@@ -63,7 +63,14 @@ def create_app(models: Paths | list[Paths] | Mapping[str, Paths], settings: Sett
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http_error)
     annif = AnnifApi(service)
-    for router in (api_router(service), annif_router(annif), operations_router(service), docs_router(), page_router()):
+    routers = (
+        api_router(service),
+        annif_router(annif),
+        operations_router(service),
+        docs_router(),
+        page_router(service),
+    )
+    for router in routers:
         app.include_router(router)
     _add_problem_schema(app)
     app.add_middleware(Gate, service=service, handlers=_busy_routes(service, annif))

@@ -1,0 +1,42 @@
+// The evaluation report of the model, in a tree of its own so that its style and that of the page do not meet.
+
+import { request } from "./api.js";
+import { $ } from "./dom.js";
+import { state } from "./state.js";
+
+let root = null;
+let shown = null;
+
+export async function showReport() {
+  const { model } = state;
+  if (shown === `${model.name} ${model.version}`) return;
+  const note = $("report-note");
+  root ??= $("report").attachShadow({ mode: "open" });
+  root.replaceChildren();
+  note.hidden = false;
+  note.textContent = "…";
+  shown = null;
+  let text;
+  try {
+    text = await request(`v1/models/${encodeURIComponent(model.name)}/report`, { as: "text" });
+  } catch (error) {
+    note.textContent = error.status === 404 ? `${error.message} writes one, and it appears here.` : error.message;
+    return;
+  }
+  const report = new DOMParser().parseFromString(text, "text/html");
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync([...report.querySelectorAll("style")].map((style) => style.textContent).join("\n"));
+  root.adoptedStyleSheets = [sheet];
+  for (const node of report.querySelectorAll("script, style, link, meta, iframe, object")) node.remove();
+  root.append(...document.adoptNode(report.body).childNodes);
+  root.addEventListener("click", follow);
+  note.hidden = true;
+  shown = `${model.name} ${model.version}`;
+}
+
+function follow(event) {
+  const link = event.target.closest("a[href^='#']");
+  if (!link) return;
+  event.preventDefault();
+  root.getElementById(link.getAttribute("href").slice(1))?.scrollIntoView({ behavior: "smooth" });
+}
