@@ -41,7 +41,7 @@ function draw(columns) {
   else {
     const sets = columns.map((column) => new Set(column.labels.map((entry) => keyOf(entry.label))));
     const common = [...sets[0]].filter((key) => sets.every((set) => set.has(key))).length;
-    note.textContent = `${common} of ${Math.max(...sets.map((set) => set.size))} labels are suggested by all ${columns.length} models (●); the others by some (○).`;
+    note.textContent = `${common} of ${Math.max(...sets.map((set) => set.size))} labels are suggested by ${columns.length === 2 ? "both" : `all ${columns.length}`} models (●), the others not (○).`;
   }
   const keys = columns.map((column) => column.labels.map((entry) => keyOf(entry.label)));
   $("compare").replaceChildren(...columns.map((column, i) => el("section", { class: "column", "aria-label": column.model.name },

@@ -3,7 +3,7 @@
 import { latest, request, suggest, trouble } from "./api.js";
 import { $, bdi, count, el, keyOf, nameOf, number, say, shownLabel, signed } from "./dom.js";
 import { emit, input, state, wholeText } from "./state.js";
-import { select } from "./suggest.js";
+import { currentScore, select } from "./suggest.js";
 
 const STEPS = 7;
 const SHOWN_TERMS = 10;
@@ -25,6 +25,7 @@ export function closeExplanation() {
   const key = keyOf(state.selected.label);
   state.selected = null;
   $("why").hidden = true;
+  $("why").dataset.key = "";
   $("why").replaceChildren();
   const row = [...$("labels").children].find((item) => item.dataset.key === key);
   if (row) row.querySelector(".name").focus({ preventScroll: true });
@@ -55,7 +56,7 @@ export async function explain() {
 function heading(entry, explanation) {
   const close = el("button", { type: "button", class: "plain close", "aria-label": "Close the explanation" }, "Close");
   close.addEventListener("click", closeExplanation);
-  const value = explanation ? explanation.probability ?? explanation.score : null;
+  const value = explanation ? currentScore(entry.label) ?? explanation.probability ?? explanation.score : null;
   const kind = explanation && explanation.probability !== null ? "probability" : "score";
   return el("div", { class: "why-head" },
     el("h2", { id: "why-title" }, "Why ", bdi(nameOf(entry)), "?"),
@@ -66,6 +67,7 @@ function draw(entry, { explanation, facts }) {
   const place = $("why");
   const hadFocus = place.contains(document.activeElement) && document.activeElement.classList.contains("word");
   const left = place.scrollTop;
+  const isNew = place.dataset.key !== keyOf(entry.label);
   place.dataset.key = keyOf(entry.label);
   place.removeAttribute("aria-busy");
   const parts = [heading(entry, explanation)];
@@ -73,6 +75,7 @@ function draw(entry, { explanation, facts }) {
   parts.push(legend(explanation), words(explanation), ...termTable(explanation), ...path(explanation, facts), ...similar(facts));
   place.replaceChildren(...parts);
   place.scrollTop = left;
+  if (isNew && place.getBoundingClientRect().top > innerHeight * 0.8) place.scrollIntoView({ block: "start" });
   if (hadFocus) place.querySelectorAll(".word")[focusWord]?.focus();
 }
 

@@ -71,8 +71,8 @@ function area(child, { x, y, width, height }) {
   });
   Object.assign(link.style, { left: `${x}px`, top: `${y}px`, width: `${width}px`, height: `${height}px` });
   const lines = Math.floor((height - 12) / 18);
-  if (width > 56 && lines > 0) {
-    link.append(el("strong", {}, count(child.n_labels)), ...(width > 84 ? names.slice(0, Math.max(0, lines - 1)) : []));
+  if (width > 34 && lines > 0) {
+    link.append(el("strong", {}, count(child.n_labels)), ...(width > 64 ? names.slice(0, Math.max(0, lines - 1)) : []));
   }
   link.addEventListener("click", () => grow(link));
   return link;

@@ -11,7 +11,10 @@ export async function showReport() {
   const { model } = state;
   if (shown === `${model.name} ${model.version}`) return;
   const note = $("report-note");
-  root ??= $("report").attachShadow({ mode: "open" });
+  if (!root) {
+    root = $("report").attachShadow({ mode: "open" });
+    root.addEventListener("click", follow);
+  }
   root.replaceChildren();
   note.hidden = false;
   note.textContent = "…";
@@ -23,13 +26,15 @@ export async function showReport() {
     note.textContent = error.status === 404 ? `${error.message} writes one, and it appears here.` : error.message;
     return;
   }
-  const report = new DOMParser().parseFromString(text, "text/html");
+  // Style sheets are taken out first: the policy of the page applies to a parsed document, too.
+  const styles = [];
+  const rest = text.replace(/<style>([^]*?)<\/style>/g, (_, style) => { styles.push(style); return ""; });
+  const report = new DOMParser().parseFromString(rest, "text/html");
   const sheet = new CSSStyleSheet();
-  sheet.replaceSync([...report.querySelectorAll("style")].map((style) => style.textContent).join("\n"));
+  sheet.replaceSync(styles.join("\n"));
   root.adoptedStyleSheets = [sheet];
-  for (const node of report.querySelectorAll("script, style, link, meta, iframe, object")) node.remove();
+  for (const node of report.querySelectorAll("script, style, link, meta, iframe, object, base, form")) node.remove();
   root.append(...document.adoptNode(report.body).childNodes);
-  root.addEventListener("click", follow);
   note.hidden = true;
   shown = `${model.name} ${model.version}`;
 }

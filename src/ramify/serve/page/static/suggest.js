@@ -11,6 +11,9 @@ let shown = [];
 let before = new Map(); // scores of the whole text, while words are left out
 let areProbabilities = false;
 
+// Score of a label in the list; undefined if it is not there.
+export const currentScore = (label) => shown.find((entry) => keyOf(entry.label) === keyOf(label))?.score;
+
 function options() {
   const { model } = state;
   const rule = $("rule").value;
