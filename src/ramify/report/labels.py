@@ -19,6 +19,8 @@ HARD_RANK = 5
 """A label is found in a row if it is among so many."""
 MIN_SUPPORT = 5
 """Rows of the test set that a label needs to be called hard, if enough labels have as many."""
+NOT_RANKED = 1 << 40
+"""Rank of a label that a ranking does not have."""
 MAX_CONFUSED = 20
 """True labels of a row that are looked at for confused pairs."""
 
@@ -66,7 +68,7 @@ class ConfusedPair:
 
 
 def true_label_ranks(ranking: Ranking, truth: Csr) -> LongArray:
-    """Rank (nnz,) of each true label in its row, from 0; k where it is not ranked."""
+    """Rank (nnz,) of each true label in its row, from 0; `NOT_RANKED` where it is not there."""
     n = truth.shape[1]
     rows, columns = np.nonzero(ranking.ids >= 0)
     keys = rows.astype(np.int64) * n + ranking.ids[rows, columns]
@@ -75,7 +77,7 @@ def true_label_ranks(ranking: Ranking, truth: Csr) -> LongArray:
     at = np.searchsorted(keys[order], wanted)
     inside = at < len(keys)
     at = np.minimum(at, max(0, len(keys) - 1))
-    ranks = np.full(truth.nnz, ranking.k, np.int64)
+    ranks = np.full(truth.nnz, NOT_RANKED, np.int64)
     if len(keys):
         found = inside & (keys[order][at] == wanted)
         ranks[found] = columns[order][at[found]]

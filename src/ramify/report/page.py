@@ -100,7 +100,9 @@ def _table(rows: Table, caption: str = "", words: Sequence[int] = ()) -> str:
     def kind(i: int) -> str:
         return ' class="word"' if i in words else ""
 
-    cells = "".join(f'<th scope="col"{kind(i)}>{escape(cell)}</th>' for i, cell in enumerate(head))
+    cells = "".join(
+        f'<th scope="col"{kind(i)}>{escape(cell)}</th>' if cell else "<td></td>" for i, cell in enumerate(head)
+    )
     lines = [
         "<tr>"
         + "".join(

@@ -24,6 +24,9 @@ TYPES = {
     "svg": "image/svg+xml",
 }
 N_SIMILAR = 12
+N_NEIGHBORS = 3
+"""Labels of its own cluster from which on no other clusters are asked for similar labels."""
+MAX_CLUSTERS = 8
 MAX_REPORT = 32 << 20
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
 """Content-Security-Policy of a report: its own style sheet, nothing else."""
@@ -156,12 +159,18 @@ def _label_facts(loaded: LoadedModel, found: IndexMap | None, label_id: int, lan
     if found is None:
         return facts
     similar: dict[int, float] = {}
-    for node_id, score in found.clusters_of(label_id)[:8]:
-        node = found.node(node_id)
-        for other, other_score in node["labels"]:
+
+    def add(node: dict[str, Any], weight: float) -> None:
+        for other, score in node.get("labels", []):
             if other != label_id:
-                product = (1.0 if score is None else score) * (1.0 if other_score is None else other_score)
-                similar[other] = max(similar.get(other, 0.0), product)
+                similar[other] = max(similar.get(other, 0.0), weight * (1.0 if score is None else score))
+
+    for node_id, score in found.clusters_of(label_id)[:MAX_CLUSTERS]:
+        node = found.node(node_id)
+        add(node, 1.0 if score is None else score)
+        if len(similar) < N_NEIGHBORS and node["path"]:  # a small cluster: the clusters beside it, too
+            for child in found.node(node["path"][-1]["id"])["children"][:MAX_CLUSTERS]:
+                add(found.node(child["id"]), 0.5)
         cluster = _named({key: value for key, value in node.items() if key != "labels"}, loaded, found, language)
         facts["clusters"].append({**cluster, "score": score})
     counts = loaded.model.label_counts_.counts

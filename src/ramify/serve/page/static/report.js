@@ -34,6 +34,7 @@ export async function showReport() {
   sheet.replaceSync(styles.join("\n"));
   root.adoptedStyleSheets = [sheet];
   for (const node of report.querySelectorAll("script, style, link, meta, iframe, object, base, form")) node.remove();
+  for (const main of report.querySelectorAll("main")) main.replaceWith(...main.childNodes); // the page has one
   root.append(...document.adoptNode(report.body).childNodes);
   note.hidden = true;
   shown = `${model.name} ${model.version}`;

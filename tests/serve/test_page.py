@@ -1,0 +1,501 @@
+"""The page in a real Chromium, on a running service; and the routes behind it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from browser import chromium, find_browser, running
+
+import ramify
+
+pytest.importorskip("fastapi")
+
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
+HEBREW = "ים ‮ומפרשים"
+EMOJI = "🦊👩‍🚀 fox & co"
+TOPICS = {
+    "http://example.org/whale": ("Whales", "whale ocean swim krill song"),
+    "http://example.org/ship": (HEBREW, "ship sail ocean harbor mast"),
+    "http://example.org/fox": (EMOJI, "fox forest red hunt den"),
+    "http://example.org/tree": (
+        "Trees </script><script>document.title='hacked'</script>",
+        "tree forest leaf root bark",
+    ),
+    "http://example.org/house": ("Houses", "house roof brick door window"),
+    "http://example.org/bread": ("Bread", "bread flour oven yeast crust"),
+    HOSTILE: (None, "script browser attack escape quote"),
+    "http://example.org/star": ("Stars", "star night telescope orbit light"),
+}
+
+
+def samples(n):
+    random = np.random.default_rng(0)
+    texts, labels = [], []
+    for _ in range(n):
+        chosen = sorted(random.choice(len(TOPICS), random.integers(1, 3), replace=False).tolist())
+        topics = [list(TOPICS)[i] for i in chosen]
+        words = [word for topic in topics for word in random.permutation(TOPICS[topic][1].split())[:3]]
+        texts.append(" ".join(["the", *random.permutation(words).tolist(), "and"]))
+        labels.append(topics)
+    return texts, labels
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    """A calibrated linear model with names and a report, an Elias, and a model of text fields."""
+    folder = tmp_path_factory.mktemp("page")
+    texts, labels = samples(400)
+    catalogue = {label: name for label, (name, _) in TOPICS.items() if name is not None}
+    tree = ramify.TreeConfig(max_leaf_size=2, branching=2)
+    model = ramify.XRLinear(verbose=0, tree=tree).fit(texts[:300], labels[:300], label_catalogue=catalogue)
+    model.calibrate(texts[300:], labels[300:]).save(folder / "linear")
+    from ramify.report.contents import Subject, make_report
+
+    ranking = model.predict_topk(texts[300:], 8, probabilities=True)
+    subject = Subject("linear", ranking, model.label_counts_, model)
+    make_report([subject], labels[300:], documents=texts[300:]).save(folder / "linear.report.html")
+    training = ramify.TrainingConfig(epochs=2, batch_size=32)
+    encoder = ramify.BagEncoder(dim=8)
+    elias = ramify.Elias(encoder=encoder, n_clusters=4, stage1=training, stage2=training, verbose=0)
+    elias.fit(texts[:300], labels[:300], label_catalogue=catalogue).save(folder / "graph")
+    records = [{"title": text, "body": "of it"} for text in texts[:200]]
+    ramify.XRLinear(verbose=0).fit(records, labels[:200]).save(folder / "records")
+    ramify.Popular().fit(texts[:50], labels[:50]).save(folder / "popular")
+    return {name: folder / name for name in ("linear", "graph", "records", "popular")}
+
+
+@pytest.fixture(scope="module")
+def client(paths):
+    from fastapi.testclient import TestClient
+
+    from ramify.serve import Settings, create_app
+
+    with TestClient(create_app(paths, Settings(threads=1, reload_every=0))) as client:
+        yield client
+
+
+# ---- routes ----
+
+
+def test_files_of_the_page_are_cached_by_their_content(client):
+    answer = client.get("/")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    files = re.findall(r'(?:src|href)="(static/[^"]+)"', answer.text)
+    assert len(files) >= 4
+    for name in files:
+        found = client.get(f"/{name}")
+        assert found.status_code == 200, name
+        again = client.get(f"/{name}", headers={"if-none-match": found.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/static/../app.py").status_code == 404
+    assert client.get("/static/nothing.js").status_code == 404
+
+
+def test_the_page_has_no_inline_code_and_loads_nothing_from_elsewhere(client):
+    page = client.get("/").text
+    assert not re.search(r"<style|style=|\son\w+=|<script>|javascript:", page)
+    for name in ("main.js", "suggest.js", "explain.js", "map.js", "compare.js", "report.js", "api.js", "dom.js"):
+        script = client.get(f"/static/{name}").text
+        assert "innerHTML" not in script, name
+        assert not re.search(r"https?://", script), name
+
+
+def test_every_label_is_in_the_map_of_the_tree(client):
+    def labels_below(node_id):
+        node = client.get(f"/v1/models/linear/index?node={node_id}").json()
+        below = [entry["label"] for entry in node.get("labels", [])]
+        for child in node.get("children", []):
+            found = labels_below(child["id"])
+            assert len(found) == child["n_labels"]
+            below += found
+        assert len(below) == node["n_labels"]
+        assert len(node["typical"]) == min(4, len(below))
+        return below
+
+    assert sorted(labels_below("0.0")) == sorted(TOPICS)
+
+
+def test_a_cluster_of_the_tree_knows_its_path(client, paths):
+    facts = client.get("/v1/models/linear/label", params={"label": HOSTILE}).json()
+    cluster = facts["clusters"][0]
+    assert cluster["path"][0]["id"] == "0.0"
+    node = client.get(f"/v1/models/linear/index?node={cluster['id']}").json()
+    assert HOSTILE in [entry["label"] for entry in node["labels"]]
+    similar = [entry["label"] for entry in facts["similar"]]
+    beside = {entry["label"] for entry in node["labels"]} - {HOSTILE}
+    assert set(similar[: len(beside)]) == beside  # those of its own cluster come first
+    assert HOSTILE not in similar
+    counts = ramify.load(paths["linear"]).label_counts_
+    assert facts["samples"] == counts.counts[list(ramify.load(paths["linear"]).labels_).index(HOSTILE)]
+
+
+def test_the_map_of_a_label_graph_shows_the_clusters_of_a_label(client, paths):
+    model = ramify.load(paths["graph"])
+    graph = model.members_[0].graph
+    for i, label in enumerate(model.labels_):
+        facts = client.get("/v1/models/graph/label", params={"label": label}).json()
+        edges = np.flatnonzero(graph.labels == i)
+        strong = np.exp(graph.scores[edges]) >= 0.01
+        clusters = {f"1.{c}" for c in graph.edge_clusters()[edges][strong]}
+        assert {cluster["id"] for cluster in facts["clusters"]} == clusters
+        scores = [cluster["score"] for cluster in facts["clusters"]]
+        assert scores == sorted(scores, reverse=True)
+        assert scores[0] == pytest.approx(float(np.exp(graph.scores[edges]).max()))
+    root = client.get("/v1/models/graph/index").json()
+    assert [child["id"] for child in root["children"]] == [f"1.{c}" for c in range(graph.n_clusters)]
+
+
+@pytest.mark.parametrize("node", ["9.0", "0.1", "1.99999", "x", "1.-1", "1.1.1", "", "1.²"])
+@pytest.mark.parametrize("name", ["linear", "graph"])
+def test_a_node_that_does_not_exist(client, name, node):
+    answer = client.get(f"/v1/models/{name}/index", params={"node": node})
+    assert answer.status_code == 404
+    assert "root is 0.0" in answer.json()["detail"]
+
+
+def test_what_there_is_not(client):
+    assert "no clusters" in client.get("/v1/models/popular/index").json()["detail"]
+    assert client.get("/v1/models/popular/label", params={"label": HOSTILE}).json()["clusters"] == []
+    assert client.get("/v1/models/linear/label", params={"label": "nothing"}).status_code == 404
+    answer = client.get("/v1/models/graph/report")
+    assert answer.status_code == 404
+    assert "graph.report.html" in answer.json()["detail"]
+
+
+def test_a_report_may_not_run_scripts(client):
+    answer = client.get("/v1/models/linear/report")
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert "<script" not in answer.text
+    assert HOSTILE not in answer.text
+
+
+# ---- in the browser ----
+
+
+@pytest.fixture(scope="module")
+def browser():
+    pytest.importorskip("playwright.sync_api", reason="the page is tested in a browser; install the extra dev")
+    path = find_browser()
+    if path is None:
+        pytest.skip("the page is not tested in a browser: install Chromium (apt install chromium)")
+    with chromium(path) as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def address(paths, browser):
+    from ramify.serve import Settings, create_app
+
+    with running(create_app(paths, Settings(threads=1, reload_every=0))) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser, address):
+    """The page, ready to type; fails for an error on the console and for anything that the policy has blocked."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+    page = context.new_page()
+    errors = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.errors = errors
+    page.goto(address)
+    page.wait_for_selector("body[data-ready]")
+    yield page
+    assert page.title() != "hacked"
+    context.close()
+    assert not [error for error in errors if "404" not in error]  # a missing report is an answer, not an error
+
+
+def type_text(page, text):
+    page.fill("#text", text)
+    page.wait_for_function("() => document.querySelectorAll('#labels li').length > 0")
+
+
+def rows(page):
+    return page.eval_on_selector_all(
+        "#labels li",
+        "items => items.map(item => [JSON.parse(item.dataset.key), item.querySelector('.name bdi').textContent,"
+        " item.querySelector('.score').firstChild.textContent])",
+    )
+
+
+def settled(page, act):
+    """Act, and wait until the list of labels was drawn again."""
+    before = page.evaluate("Number(document.body.dataset.shown ?? 0)")
+    act()
+    page.wait_for_function(f"() => Number(document.body.dataset.shown ?? 0) > {before}")
+
+
+def test_labels_appear_as_you_type(page, paths):
+    assert "Type or paste" in page.inner_text("#empty")
+    text = "the whale and the ocean"
+    page.type("#text", text)  # key by key: answers to earlier keys must not remain
+    model = ramify.load(paths["linear"])
+    expected = model.predict_topk([text], 8, probabilities=True).labels()[0]
+    page.wait_for_function(
+        "key => document.querySelector('#labels li')?.dataset.key === key", arg=json.dumps(expected[0][0])
+    )
+    page.wait_for_timeout(150)
+    found = rows(page)
+    assert [label for label, _, _ in found] == [label for label, _ in expected]
+    assert [float(score) for _, _, score in found] == pytest.approx([score for _, score in expected], abs=6e-4)
+    assert "ms" in page.inner_text("#timing")
+    assert page.inner_text("#count") == "5 words"
+    settled(page, lambda: page.click("#clear"))
+    assert rows(page) == []
+
+
+def test_names_of_every_kind_are_shown_as_they_are(page):
+    type_text(page, "escape the attack script in the browser; a fox in the forest; sail a ship")
+    names = {label: name for label, name, _ in rows(page)}
+    assert names[HOSTILE] == HOSTILE
+    assert names["http://example.org/ship"] == HEBREW
+    assert names["http://example.org/fox"] == EMOJI
+    page.locator("#labels .name").nth(list(names).index("http://example.org/fox")).click()
+    page.wait_for_selector("#why .words")
+    assert EMOJI in page.inner_text("#why h2")
+    assert page.locator("#labels img, #why img").count() == 0
+
+
+def test_k_threshold_rule_and_filter(page):
+    type_text(page, "the whale swim in the ocean")
+    settled(page, lambda: page.evaluate("k.value = 3; k.dispatchEvent(new Event('input'))"))
+    assert len(rows(page)) == 3
+    assert page.inner_text("#k-value") == "3"
+    settled(page, lambda: page.evaluate("threshold.value = 0.95; threshold.dispatchEvent(new Event('input'))"))
+    assert all(float(score) >= 0.95 for _, _, score in rows(page))
+    settled(page, lambda: page.evaluate("threshold.value = 0; threshold.dispatchEvent(new Event('input'))"))
+    settled(page, lambda: page.select_option("#rule", "default"))
+    assert 1 <= len(rows(page)) <= 3
+    settled(page, lambda: page.select_option("#rule", ""))
+    settled(page, lambda: page.fill("#filter", "bread"))  # far from the text, but that is what is asked for
+    assert [name for _, name, _ in rows(page)] == ["Bread"]
+    settled(page, lambda: page.fill("#filter", "nothing has this name"))
+    assert "No label of the model" in page.inner_text("#empty")
+
+
+def test_why_a_label_is_there_and_what_changes_without_a_word(page, paths):
+    text = "the whale and the ship on the ocean"
+    type_text(page, text)
+    label = "http://example.org/whale"
+    page.click("#labels li:has-text('Whales') .name")
+    page.wait_for_selector("#why .words")
+    model = ramify.load(paths["linear"])
+    explanation = model.explain(text, label)
+    for word, value in explanation.terms:
+        button = page.locator("#why .word").filter(has_text=re.compile(f"^{word}$")).first
+        assert float(button.get_attribute("title").replace("−", "-")) == pytest.approx(value, abs=6e-5)
+        assert ("for-" if value > 0 else "against-") in button.get_attribute("class")
+    shown = page.locator("#why .path li").all_inner_texts()
+    assert len(shown) == len(explanation.levels)
+    assert page.locator("#why .chips li").count() >= 1
+    settled(page, lambda: page.click("#why .word >> text=whale"))
+    without = model.predict_topk([text.replace("whale", "")], 8, probabilities=True).labels()[0]
+    assert [(key, float(score)) for key, _, score in rows(page)] == [
+        (key, pytest.approx(score, abs=6e-4)) for key, score in without
+    ]
+    assert page.locator("#labels .down").count() >= 1
+    assert page.get_attribute("#why .word[aria-pressed=true]", "class") is not None
+    settled(page, lambda: page.click("#left-out >> text=Put all back"))
+    assert page.locator("#left-out .chip").count() == 0
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#why")
+
+
+def test_decisions_are_downloaded_as_training_data(page, tmp_path):
+    type_text(page, "the whale and the ocean")
+    first, second = rows(page)[0][0], rows(page)[1][0]
+    page.click("#labels li:nth-child(1) .accept")
+    page.click("#labels li:nth-child(2) .reject")
+    page.click("#labels li:nth-child(3) .accept")
+    page.click("#labels li:nth-child(3) .accept")  # taken back
+    settled(page, lambda: page.fill("#text", "bread from the oven"))
+    page.wait_for_function("() => document.querySelector('#labels li .name bdi').textContent === 'Bread'")
+    page.click("#labels li:nth-child(1) .accept")
+    assert page.inner_text("#decided") == "2 accepted, 1 rejected in 2 texts"
+    with page.expect_download() as download:
+        page.click("#download")
+    path = tmp_path / "decisions.jsonl"
+    download.value.save_as(path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines[0] == {
+        "text": "the whale and the ocean", "labels": [first], "rejected": [second], "model": "linear",
+        "version": lines[0]["version"],
+    }  # fmt: skip
+    data = ramify.read(path, fields=["text"])
+    assert data.labels() == [[first], ["http://example.org/bread"]]
+    ramify.XRLinear(verbose=0).fit(data.texts, data.labels())
+
+
+def test_copies_labels_as_json_tsv_and_uris(page):
+    type_text(page, "the whale and the ocean")
+    found = rows(page)
+    copied = {}
+    for kind in ("json", "tsv", "uris"):
+        page.click(f"[data-copy={kind}]")
+        page.wait_for_selector(f"[data-copy={kind}].done")
+        copied[kind] = page.evaluate("navigator.clipboard.readText()")
+    assert [entry["label"] for entry in json.loads(copied["json"])] == [label for label, _, _ in found]
+    assert copied["uris"].split("\n") == [label for label, _, _ in found]
+    table = [line.split("\t") for line in copied["tsv"].split("\n")]
+    assert table[0] == ["label", "name", "score"]
+    assert [row[:2] for row in table[1:]] == [[label, name] for label, name, _ in found]
+
+
+def test_the_keyboard_alone(page):
+    page.keyboard.type("a fox in the forest")
+    page.wait_for_selector("#labels li")
+    page.wait_for_timeout(200)
+    page.focus("#labels li:nth-child(1) .name")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("a")
+    assert page.get_attribute("#labels li:nth-child(2) .accept", "aria-pressed") == "true"
+    page.keyboard.press("r")
+    assert page.get_attribute("#labels li:nth-child(2) .accept", "aria-pressed") == "false"
+    assert page.get_attribute("#labels li:nth-child(2)", "class") == "rejected"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#why .word")
+    page.focus("#why .word >> nth=0")
+    page.keyboard.press("ArrowRight")
+    settled(page, lambda: page.keyboard.press("Enter"))
+    page.wait_for_selector("#why .word[aria-pressed=true]")
+    assert page.inner_text("#why .word[aria-pressed=true]") == "fox"
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#why")
+    assert page.evaluate("document.activeElement.closest('#labels') !== null")
+
+
+def test_the_map_leads_to_every_label(page, address):
+    page.goto(f"{address}/#index")
+    page.wait_for_selector(".area")
+    assert "8 labels in" in page.inner_text("#map-note")
+    boxes = [box.bounding_box() for box in page.locator(".area").all()]
+    place = page.locator("#map").bounding_box()
+    covered = sum(box["width"] * box["height"] for box in boxes)
+    assert covered == pytest.approx(place["width"] * place["height"], rel=0.02)
+    page.fill("#find", "star")
+    page.click("#found button >> text=Stars")
+    page.wait_for_selector("#label-facts h2")
+    assert page.inner_text("#label-facts h2") == "Stars"
+    assert page.inner_text("#cluster tr.wanted th") == "Stars"
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".area")
+    page.select_option("#model", "graph")
+    page.wait_for_selector(".area")
+    page.goto(f"{address}/#index/1.0")
+    page.wait_for_selector("#cluster table")
+    assert "Score of the edge" in page.inner_text("#cluster thead")
+    page.select_option("#model", "popular")
+    page.wait_for_function("() => document.querySelector('#map-note').textContent.includes('no clusters')")
+
+
+def test_the_report_has_its_own_style(page, address):
+    page.goto(f"{address}/#report")
+    page.wait_for_function("() => document.querySelector('#report').shadowRoot?.querySelector('h1')")
+    root = "document.querySelector('#report').shadowRoot"
+    assert page.evaluate(f"{root}.querySelector('h1').textContent") == "linear"
+    assert page.evaluate(f"getComputedStyle({root}.querySelector('.tile')).borderRadius") == "10px"
+    assert page.evaluate(f"{root}.querySelectorAll('img, script').length") == 0
+    page.select_option("#model", "graph")
+    page.wait_for_function("() => document.querySelector('#report-note').textContent.includes('graph.report.html')")
+
+
+def test_models_side_by_side(page, address, paths):
+    type_text(page, "the whale and the ocean")
+    page.goto(f"{address}/#compare")
+    page.wait_for_function("() => document.querySelectorAll('.column').length === 4")
+    for name in ("linear", "popular"):
+        column = page.locator(f".column[aria-label={name}] li")
+        model = ramify.load(paths[name])
+        ranking = model.predict_topk(["the whale and the ocean"], 10, probabilities=model.is_calibrated)
+        found = [json.loads(key) for key in column.evaluate_all("items => items.map(item => item.dataset.key)")]
+        assert found == [label for label, _ in ranking.labels()[0]]
+
+
+def test_text_fields_have_areas_of_their_own(page):
+    page.select_option("#model", "records")
+    page.fill("#text-title", "the whale and the ocean")
+    page.wait_for_selector("#labels li")
+    assert page.locator("textarea").count() == 2
+    assert rows(page)[0][0] == "http://example.org/whale"
+
+
+def test_an_error_is_told_in_words(page, address):
+    page.route("**/v1/suggest", lambda route: route.abort())
+    page.fill("#text", "the whale")
+    page.wait_for_selector("#trouble:not([hidden])")
+    assert "does not answer" in page.inner_text("#trouble")
+    page.unroute("**/v1/suggest")
+    type_text(page, "the whale and more")
+    assert page.is_hidden("#trouble")
+    page.errors.clear()
+
+
+def test_a_token_is_asked_for(browser, paths):
+    from ramify.serve import Settings, create_app
+
+    settings = Settings(threads=1, reload_every=0, token="secret")
+    with running(create_app({"linear": paths["linear"]}, settings)) as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.fill("#token", "secret")
+        page.click("#token-form button")
+        page.wait_for_selector("body[data-ready]")
+        type_text(page, "the whale")
+        assert rows(page)[0][1] == "Whales"
+        page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(page, address, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+
+    def check(view):
+        found = axe.run(page, options={"resultTypes": ["violations"]})
+        nodes = [(v["id"], n["html"][:200], n["target"]) for v in found.response["violations"] for n in v["nodes"]]
+        assert not nodes, f"{view}: {nodes}"
+
+    check("empty")
+    type_text(page, "a fox in the forest and the whale in the ocean")
+    page.click("#labels li:nth-child(1) .name")
+    page.wait_for_selector("#why .words")
+    page.click("#labels li:nth-child(2) .accept")
+    page.click("#labels li:nth-child(3) .reject")
+    settled(page, lambda: page.click("#why .word >> text=ocean"))
+    check("try")
+    for view, ready in (("index", ".area"), ("compare", ".column"), ("report", "#report-note[hidden]")):
+        page.goto(f"{address}/#{view}")
+        page.wait_for_selector(ready, state="attached")
+        page.wait_for_timeout(200)
+        check(view)
+
+
+@pytest.mark.parametrize("width", [320, 390, 800])
+def test_narrow_screens_need_no_scrolling_to_the_side(page, address, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    type_text(page, "a fox in the forest")
+    page.click("#labels li:nth-child(1) .name")
+    page.wait_for_selector("#why .words")
+    for view in ("try", "index", "compare", "report"):
+        page.goto(f"{address}/#{view}")
+        page.wait_for_timeout(150)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+
+
+def test_the_layout_does_not_shift_while_typing(page):
+    page.evaluate(
+        "window.shift = 0; new PerformanceObserver(list => { for (const entry of list.getEntries()) window.shift +="
+        " entry.value; }).observe({ type: 'layout-shift', buffered: true })"
+    )
+    type_text(page, "a")
+    page.type("#text", " fox in the forest and a whale in the ocean")
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.shift") < 0.02
