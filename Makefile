@@ -14,7 +14,7 @@ CPP := $(wildcard cpp/*/*.h cpp/*/*.cpp)
 SOURCES := pyproject.toml CMakeLists.txt $(CPP)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
-.PHONY: demo serve test test-annif lint stub format-cpp sanitize fuzz clean prerequisites
+.PHONY: demo serve test test-annif lint screenshots stub format-cpp sanitize fuzz clean prerequisites
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -32,6 +32,10 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
+
+# The pictures of the documentation, taken by the browser of the tests.
+screenshots: $(VENV)/.installed-dev
+	$(VENV)/bin/python docs/images/make_images.py
 
 # The type stub of the compiled module; a test fails if it is not current.
 stub: $(VENV)/.installed-dev

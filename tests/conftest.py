@@ -4,9 +4,15 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from browser import find_browser
 from neural import WORDS
 
 import ramify
+
+
+def pytest_terminal_summary(terminalreporter):
+    if find_browser() is None:
+        terminalreporter.write_line("Chromium was not found: the page of `ramify serve` was not tested in a browser.")
 
 
 @pytest.fixture(scope="session")
