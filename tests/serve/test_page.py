@@ -478,6 +478,17 @@ def test_axe_finds_no_violation(page, address, scheme):
         check(view)
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_in_the_file_of_a_report(browser, paths, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = browser.new_page(color_scheme=scheme, viewport={"width": 500, "height": 800})
+    page.goto(f"file://{paths['linear']}.report.html")
+    found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    assert not [(v["id"], node["html"][:200]) for v in found for node in v["nodes"]]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 500
+    page.close()
+
+
 @pytest.mark.parametrize("width", [320, 390, 800])
 def test_narrow_screens_need_no_scrolling_to_the_side(page, address, width):
     page.set_viewport_size({"width": width, "height": 800})

@@ -114,7 +114,8 @@ def _table(rows: Table, caption: str = "", words: Sequence[int] = ()) -> str:
     ]
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     content = f"<thead><tr>{cells}</tr></thead><tbody>{''.join(lines)}</tbody>"
-    return f'<div class="scroll"><table>{title}{content}</table></div>'
+    name = escape(caption or ", ".join(filter(None, head)), quote=True)  # wide tables scroll, also by the keyboard
+    return f'<div class="scroll" role="group" tabindex="0" aria-label="{name}"><table>{title}{content}</table></div>'
 
 
 def _each(models: Sequence[ModelReport], render: Callable[[ModelReport], str]) -> str:

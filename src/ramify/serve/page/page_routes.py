@@ -144,7 +144,7 @@ def _shown(loaded: LoadedModel, label_id: int, language: str | None) -> str:
 
 
 def _named(node: dict[str, Any], loaded: LoadedModel, found: IndexMap, language: str | None) -> dict[str, Any]:
-    """Return a node with names in place of label ids."""
+    """Return a node with the names of labels instead of their ids."""
     named = {**node, "typical": [_shown(loaded, i, language) for i in node["typical"]]}
     for key in ("path", "children"):
         if key in node:

@@ -90,7 +90,7 @@ function row(entry, i, largest) {
   bar.style.setProperty("--part", `${Math.max(0, Math.min(1, entry.score / largest)) * 100}%`);
   const change = state.without.size && before.has(key) ? entry.score - before.get(key) : null;
   const score = el("span", { class: "score" }, number(entry.score),
-    change === null || Math.abs(change) < 5e-7 ? null : el("small", { class: change > 0 ? "up" : "down" }, signed(change)));
+    !state.without.size ? null : change === null || Math.abs(change) < 5e-7 ? el("small") : el("small", { class: change > 0 ? "up" : "down" }, signed(change)));
   const item = el("li", { "data-key": key }, bar, el("span", { class: "rank", "aria-hidden": "true" }, String(i + 1)), name, score,
     mark(entry, true), mark(entry, false));
   const decision = decisionOf(entry.label);
