@@ -39,6 +39,13 @@ def main() -> None:
         print("    " + ", ".join(f"{label} {probability:.2f}" for label, probability in labels))
     print(f"\nWhy the best label of the first one?\n{model.explain(QUERIES[0])}")
 
+    ranking = model.predict_topk(test.texts, k=100, probabilities=True)
+    subject = ramify.report.Subject(path.name, ranking, model.label_counts_, model)
+    report = ramify.report.make_report([subject], test.labels(), documents=test.texts, data_name="pydoc:test")
+    report.save(path.with_name(f"{path.name}.report.html"))
+    print(f"\nHow good it is, in plots: {path}.report.html")
+    print("Next: `make serve` opens the model at http://127.0.0.1:8000, for a browser and for programs.")
+
 
 if __name__ == "__main__":
     main()

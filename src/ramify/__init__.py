@@ -14,7 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ramify import datasets, features, metrics
+    from ramify import datasets, features, metrics, report
     from ramify.base.errors import DataError, ModelFormatError, NotCalibratedError, NotFittedError, RamifyError
     from ramify.base.ranking import Ranking
     from ramify.features.concat import Concat
@@ -113,7 +113,7 @@ _MODULE_OF = {
     "fit_ovr": "ramify.rank.linear",
     "__version__": "ramify.version",
 }
-_MODULES = ("datasets", "features", "metrics")
+_MODULES = ("datasets", "features", "metrics", "report")
 
 __all__ = [
     "AnnConfig",
@@ -168,6 +168,7 @@ __all__ = [
     "load",
     "metrics",
     "read",
+    "report",
     "write",
 ]
 
