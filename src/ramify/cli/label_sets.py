@@ -41,9 +41,7 @@ def predictor(model: Model, args: argparse.Namespace) -> Callable[[Any], Ranking
     allow = _filter(model, args)
     if rule is None:
         return lambda X: model.predict_topk(X, args.k, probabilities=args.probabilities, allow=allow)
-    if allow is not None:
-        raise DataError("--rule and --threshold cannot be combined with --allow, --deny and --allow-prefix")
-    return lambda X: model.predict_sets(X, rule=rule)
+    return lambda X: model.predict_sets(X, rule=rule, allow=allow)
 
 
 def _threshold_rule(model: Model, threshold: float) -> Any:

@@ -22,7 +22,6 @@ from ramify.io.labels import LabelVocabulary, align_labels, encode_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts
 from ramify.models.decide import (
-    CALIBRATION_LABELS,
     available_if_calibrated,
     check_calibrated,
     choose_labels,
@@ -31,7 +30,7 @@ from ramify.models.decide import (
 )
 from ramify.models.estimator import Estimator, label_array
 from ramify.models.explain import explain
-from ramify.models.filtering import filtered_ranking, rank_more_labels
+from ramify.models.filtering import RowFilters, rank_labels, rank_more_labels
 from ramify.models.memory import OVERHEAD
 from ramify.models.training_data import TrainingData
 from ramify.rank.decision_rule import DecisionRule
@@ -154,14 +153,8 @@ class Model(Estimator, Config):
             raise ValueError(f"k must be a positive integer; got {k!r}")
         inputs = self._check_predict_inputs(X)
         calibration = check_calibrated(self) if probabilities else None
-        if allow is not None or deny is not None:
-            ids, scores = filtered_ranking(self, inputs, min(int(k), self.n_labels), allow, deny)
-            among = None if calibration is None else self._ranked(inputs, min(CALIBRATION_LABELS, self.n_labels))[1]
-        else:
-            ids, scores = self._ranked(inputs, min(int(k), self.n_labels))
-            among = None
-        if calibration is not None:
-            scores = strictly_descending(ids, calibration(scores, among))
+        filters = RowFilters.of(self, allow, deny, len(inputs))
+        ids, _, scores = rank_labels(self, inputs, min(int(k), self.n_labels), filters, calibration)
         return self._ranking(ids, scores, is_calibrated=probabilities)
 
     @available_if_calibrated
@@ -169,21 +162,23 @@ class Model(Estimator, Config):
         """Return the calibrated probabilities of the k best labels of each row (n × L); further ones are not stored."""
         return self.predict_topk(X, k, probabilities=True).to_csr()
 
-    def predict(self, X: Any, *, rule: DecisionRule | str | None = None) -> Csr:
+    def predict(self, X: Any, *, rule: DecisionRule | str | None = None, allow: Any = None, deny: Any = None) -> Csr:
         """Return the labels that the decision rule chooses, as an indicator (n × L).
 
         Parameters
         ----------
         rule : such as ``MaximizeF1()`` or "top-k=3"; None: the one fitted by `calibrate`. A model without one assigns
             labels whose raw score reaches `threshold`, and warns.
+        allow, deny : labels that the rule may choose from, as in `predict_topk`
         """
-        chosen = choose_labels(self, self._check_predict_inputs(X), rule)
+        chosen = choose_labels(self, self._check_predict_inputs(X), rule, allow, deny)
         return csr_from_parts(np.ones(chosen.nnz, np.int8), chosen.indices, chosen.indptr, chosen.shape)
 
-    def predict_sets(self, X: Any, *, rule: DecisionRule | str | None = None) -> Ranking:
-        """Return the labels that the decision rule chooses, best first; with their probabilities, if calibrated."""
-        inputs = self._check_predict_inputs(X)
-        ranking = Ranking.from_sets(choose_labels(self, inputs, rule))
+    def predict_sets(
+        self, X: Any, *, rule: DecisionRule | str | None = None, allow: Any = None, deny: Any = None
+    ) -> Ranking:
+        """Return the labels of `predict`, best first; with their probabilities, if calibrated."""
+        ranking = Ranking.from_sets(choose_labels(self, self._check_predict_inputs(X), rule, allow, deny))
         return self._ranking(ranking.ids, ranking.scores, is_calibrated=self.is_calibrated)
 
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:

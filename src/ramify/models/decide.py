@@ -6,14 +6,14 @@ import types
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ramify.base.errors import NotCalibratedError
-from ramify.base.ranking import strictly_descending
 from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.io.inputs import Inputs, take_rows
+from ramify.models.filtering import CALIBRATION_LABELS, RowFilters, rank_labels
 from ramify.native.matrix import ranking_hits
 from ramify.rank.decision_rule import DecisionRule, HeldOut
 from ramify.rank.decisions import Threshold, parse_rule
@@ -22,9 +22,6 @@ from ramify.rank.widening import kept_labels
 
 if TYPE_CHECKING:
     from ramify.models.base import Model
-
-CALIBRATION_LABELS = 100
-"""Best labels of a held-out row that probabilities and decision rules are fitted to."""
 
 
 def fit_decisions(
@@ -59,17 +56,20 @@ def cross_fit_decisions(
     return copy.calibration_, copy.rule_
 
 
-def choose_labels(model: Model, inputs: Inputs, rule: DecisionRule | str | None) -> Csr:
-    """Probabilities (n × L) of the labels that a rule chooses; scores, if not calibrated.
+def choose_labels(
+    model: Model, inputs: Inputs, rule: DecisionRule | str | None, allow: Any = None, deny: Any = None
+) -> Csr:
+    """Probabilities (n × L) of the labels that a rule chooses from the allowed ones; scores, if not calibrated.
 
     Without a rule it is that of the model.
     """
     decision = _rule_of(model) if rule is None else parse_rule(rule)
     calibration = check_calibrated(model) if decision.needs_probabilities else model.calibration_
+    filters = RowFilters.of(model, allow, deny, len(inputs))
 
     def search(rows: LongArray, k: int) -> tuple[IntArray, FloatArray, BoolArray]:
-        ids, scores = model._ranked(take_rows(inputs, rows), k)
-        values = scores if calibration is None else strictly_descending(ids, calibration(scores))
+        part = None if filters is None else filters.take(rows)
+        ids, scores, values = rank_labels(model, take_rows(inputs, rows), k, part, calibration)
         return ids, values, decision.choose(ids, values if decision.needs_probabilities else scores)
 
     return kept_labels(search, len(inputs), model.n_labels, decision.width, decision.is_settled)

@@ -23,6 +23,7 @@ from ramify.models import model_class
 from ramify.models.base import Model
 from ramify.models.training_data import TrainingData
 from ramify.rank.combine import Combination, combine_rankings
+from ramify.rank.filters import LabelFilter
 
 WIDTH = 100
 """Minimum number of labels that each model ranks."""
@@ -130,10 +131,10 @@ class Ensemble(Model):
             k = min(WIDTH, Y.shape[1])
             self.weights_ = self._best_weights(self._rankings(X, k), Y)
 
-    def _rankings(self, X: Any, k: int) -> list[Ranking]:
+    def _rankings(self, X: Any, k: int, allow: LabelFilter | None = None) -> list[Ranking]:
         """Rankings of all models, by probability where they are averaged."""
         calibrated = self._needs_probabilities and all(model.is_calibrated for model in self.models_)
-        return [model.predict_topk(X, k, probabilities=calibrated) for model in self.models_]
+        return [model.predict_topk(X, k, probabilities=calibrated, allow=allow) for model in self.models_]
 
     def _given_weights(self) -> list[float]:
         return list(self.weights) if isinstance(self.weights, tuple) else [1.0] * len(self.models)
@@ -158,6 +159,17 @@ class Ensemble(Model):
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         width = min(self.n_labels, max(2 * k, WIDTH))
         found = combine_rankings(self._rankings(inputs.data, width), k, self.combine, self.weights_)
+        return found.ids, found.scores
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of allowed labels: each model searches them, where its scores do not depend on others.
+
+        Ranks and the softmax of a row do, so that more labels are ranked until enough of them are allowed.
+        """
+        if self.combine not in ("mean", "sigmoid") or not len(label_filter):
+            return super()._predict_allowed(inputs, k, label_filter)
+        width = min(len(label_filter), max(2 * k, WIDTH))
+        found = combine_rankings(self._rankings(inputs.data, width, label_filter), k, self.combine, self.weights_)
         return found.ids, found.scores
 
     # ---- files ----

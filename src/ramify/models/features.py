@@ -49,9 +49,17 @@ class FeatureModel(Model):
         """Open the feature extraction, if the model has one; return the number of features."""
         if self.input_kind_ not in ("text", "fields"):
             return self.n_features_in_
-        self.features_ = type(self.features).load_from(store, state.get("features"), "features_")
-        try:
-            self.features_.transform([""] if self.input_kind_ == "text" else [{}])
-        except DataError as error:
-            raise ModelFormatError(f"{store.path}: the features do not fit the input of the model: {error}") from error
+        self.features_ = load_features(store, state.get("features"), "features_", type(self.features), self.input_kind_)
         return int(self.features_.n_features)
+
+
+def load_features(
+    store: Store, info: Any, prefix: str, cls: type[Tfidf] | type[Concat], input_kind: str
+) -> Tfidf | Concat:
+    """Open an extractor of texts, or of text fields, that a model has saved."""
+    features = cls.load_from(store, info, prefix)
+    try:
+        features.transform([""] if input_kind == "text" else [{}])
+    except DataError as error:
+        raise ModelFormatError(f"{store.path}: the features do not fit the input of the model: {error}") from error
+    return features

@@ -2,34 +2,93 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ramify.base.errors import DataError
 from ramify.base.ranking import strictly_descending
-from ramify.base.types import FloatArray, IntArray
+from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.io.inputs import Inputs, take_rows
 from ramify.rank.filters import LabelFilter, fill_up, keep_allowed
+from ramify.rank.probabilities import Calibration
 
 if TYPE_CHECKING:
     from ramify.models.base import Model
 
+CALIBRATION_LABELS = 100
+"""Best labels of a held-out row that probabilities and decision rules are fitted to."""
 
-def filtered_ranking(model: Model, inputs: Inputs, k: int, allow: Any, deny: Any) -> tuple[IntArray, FloatArray]:
+
+@dataclass(frozen=True, eq=False)
+class RowFilters:
+    """The filters of a request.
+
+    Attributes
+    ----------
+    filters : those that differ
+    of_row : (n,) which of them each row has
+    """
+
+    filters: list[LabelFilter]
+    of_row: LongArray
+
+    @classmethod
+    def of(cls, model: Model, allow: Any, deny: Any, n: int) -> RowFilters | None:
+        """Return the filters of n rows, as `Model.predict_topk` takes them; None if every label is allowed."""
+        if allow is None and deny is None:
+            return None
+        by_row = [_is_by_row(given) for given in (allow, deny)]
+        if not any(by_row):
+            return cls([_make_filter(model, allow, deny)], np.zeros(n, np.int64))
+        for given, is_by_row in zip((allow, deny), by_row, strict=True):
+            if is_by_row and len(given) != n:
+                raise DataError(f"there are {len(given)} filters for {n} rows")
+        filters: dict[Any, tuple[int, LabelFilter]] = {}
+        of_row = np.empty(n, np.int64)
+        for i in range(n):
+            pair = allow[i] if by_row[0] else allow, deny[i] if by_row[1] else deny
+            key = tuple(
+                given if given is None or isinstance(given, LabelFilter) else frozenset(given) for given in pair
+            )
+            if key not in filters:
+                filters[key] = len(filters), _make_filter(model, *pair)
+            of_row[i] = filters[key][0]
+        return cls([label_filter for _, label_filter in filters.values()], of_row)
+
+    def take(self, rows: AnyArray) -> RowFilters:
+        """Return the filters of some rows (m,)."""
+        return RowFilters(self.filters, self.of_row[rows])
+
+
+def rank_labels(
+    model: Model, inputs: Inputs, k: int, filters: RowFilters | None, calibration: Calibration | None
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Ids, scores and probabilities (n, k) of the best allowed labels; without a calibration, scores twice.
+
+    A probability does not depend on the filter: it is that of the label in the ranking of all labels.
+    """
+    if filters is None:
+        ids, scores = model._ranked(inputs, k)
+    else:
+        ids, scores = _filtered_ranking(model, inputs, k, filters)
+    if calibration is None:
+        return ids, scores, scores
+    among = None if filters is None else model._ranked(inputs, min(CALIBRATION_LABELS, model.n_labels))[1]
+    return ids, scores, strictly_descending(ids, calibration(scores, among))
+
+
+def _filtered_ranking(model: Model, inputs: Inputs, k: int, filters: RowFilters) -> tuple[IntArray, FloatArray]:
     """Ids and scores (n, k) of allowed labels; rows with the same filter are searched together."""
-    filters = [_as_filter(model, *pair) for pair in _pairs(allow, deny, len(inputs))]
-    if len(filters) == 1:
-        ids, scores = model._predict_allowed(inputs, k, filters[0])
+    if len(filters.filters) == 1:
+        ids, scores = model._predict_allowed(inputs, k, filters.filters[0])
         return ids, strictly_descending(ids, scores)
     ids = np.full((len(inputs), k), -1, np.int32)
     scores = np.full((len(inputs), k), -np.inf, np.float32)
-    groups: dict[bytes, list[int]] = {}
-    for row, label_filter in enumerate(filters):
-        groups.setdefault(label_filter.ids.tobytes(), []).append(row)
-    for rows in groups.values():
-        part = take_rows(inputs, np.array(rows))
-        ids[rows], scores[rows] = model._predict_allowed(part, k, filters[rows[0]])
+    for i in np.unique(filters.of_row):
+        rows = np.flatnonzero(filters.of_row == i)
+        ids[rows], scores[rows] = model._predict_allowed(take_rows(inputs, rows), k, filters.filters[i])
     return ids, strictly_descending(ids, scores)
 
 
@@ -49,23 +108,12 @@ def rank_more_labels(model: Model, inputs: Inputs, k: int, label_filter: LabelFi
     return ids, scores
 
 
-def _as_filter(model: Model, allow: Any, deny: Any) -> LabelFilter:
+def _make_filter(model: Model, allow: Any, deny: Any) -> LabelFilter:
     if not isinstance(allow, LabelFilter):
         return model.label_filter(allow=allow, deny=deny)
     if len(allow.allowed) != model.n_labels:
         raise DataError(f"the filter has {len(allow.allowed)} labels, the model {model.n_labels}")
     return allow if deny is None else LabelFilter(allow.allowed & model.label_filter(deny=deny).allowed)
-
-
-def _pairs(allow: Any, deny: Any, n: int) -> list[tuple[Any, Any]]:
-    """Allowed and denied labels of each row; a single pair if they are the same for all rows."""
-    by_row = [_is_by_row(given) for given in (allow, deny)]
-    if not any(by_row):
-        return [(allow, deny)]
-    for given, is_by_row in zip((allow, deny), by_row, strict=True):
-        if is_by_row and len(given) != n:
-            raise DataError(f"there are {len(given)} filters for {n} rows")
-    return [(allow[i] if by_row[0] else allow, deny[i] if by_row[1] else deny) for i in range(n)]
 
 
 def _is_by_row(given: Any) -> bool:

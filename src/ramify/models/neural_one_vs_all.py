@@ -24,6 +24,7 @@ from ramify.nn.heads.initialization import init_classifiers
 from ramify.nn.learner import Learner
 from ramify.nn.sampling.positives import Positives
 from ramify.nn.validation import RankingValidator
+from ramify.rank.filters import LabelFilter
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -67,9 +68,23 @@ class NeuralOneVsAll(EncodedModel):
         checkpoints.clear()
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        return self._search(self.head_, inputs, k)
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of allowed labels, from the classifiers of these only."""
+        allowed, missing = label_filter.ids, ((0, 0), (0, max(0, k - len(label_filter))))
+        if len(allowed) == 0:
+            return np.full((len(inputs), k), -1, np.int32), np.full((len(inputs), k), -np.inf, np.float32)
+        weights, bias = self.head_.classifiers
+        head = label_filter.prepared(self.head_, lambda: AllLabels(weights[allowed], bias[allowed]))
+        positions, scores = self._search(head, inputs, min(k, len(allowed)))
+        ids = np.pad(allowed[positions], missing, constant_values=-1)
+        return ids, np.pad(scores, missing, constant_values=-np.inf)
+
+    def _search(self, head: AllLabels, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         samples = self._transform_samples(inputs)
         threads = resolve_threads(self.threads, len(samples))
-        ids, log_probabilities = self.head_.search(self.encoder_.encode(samples, threads), k, threads)
+        ids, log_probabilities = head.search(self.encoder_.encode(samples, threads), k, threads)
         return ids, np.where(ids >= 0, np.exp(log_probabilities), -np.inf).astype(np.float32)
 
     def _transformers(self) -> list[Transformer]:

@@ -13,6 +13,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model
 from ramify.models.training_data import TrainingData
+from ramify.rank.filters import LabelFilter
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -37,6 +38,12 @@ class Popular(Model):
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         n = len(inputs)
         return np.tile(self.order_[:k], (n, 1)), np.tile(self.priors_[:k], (n, 1))
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        best, shape = np.flatnonzero(label_filter.allowed[self.order_])[:k], (len(inputs), k)
+        ids, scores = np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+        ids[:, : len(best)], scores[:, : len(best)] = self.order_[best], self.priors_[best]
+        return ids, scores
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
         writer.array("order", self.order_)

@@ -13,6 +13,7 @@ from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
 from ramify.nn.optim import Arrays, add_prefix, restored, select_prefix
+from ramify.rank.filters import LabelFilter
 
 N_FREQUENT = 50
 """Most frequent labels that are candidates of every sample: the embedding of a label with very many samples is close to
@@ -81,6 +82,22 @@ class LabelIndex:
         frequent = np.empty(to_frequent.shape, np.int32)
         frequent[:] = self.frequent[:n_frequent]
         return np.concatenate([frequent, ids], axis=1), np.concatenate([to_frequent, similarities], axis=1)
+
+    def search_allowed(
+        self, embeddings: FloatArray, k: int, threads: int, label_filter: LabelFilter
+    ) -> tuple[IntArray, FloatArray]:
+        """Ids and cosine similarities (n, k) of the nearest allowed labels; fewer columns if there are fewer labels."""
+        index = label_filter.prepared(self.index, lambda: self.index.restricted(label_filter.allowed))
+        queries = native.matrix.unit_rows(np.ascontiguousarray(embeddings, np.float32), threads)
+        frequent = np.flatnonzero(label_filter.allowed[self.frequent])
+        embeddings = np.ascontiguousarray(self.frequent_embeddings[frequent])
+        similarities = native.matrix.dense_products(embeddings, queries, threads)
+        ids: IntArray = np.broadcast_to(self.frequent[frequent], similarities.shape)
+        if index is not None:
+            nearest = index.search_unit(queries, min(k, len(index)), threads)
+            ids, similarities = np.hstack([ids, nearest[0]]), np.hstack([similarities, nearest[1]])
+        ids = np.ascontiguousarray(ids)
+        return native.matrix.list_topk(ids, similarities, max(1, min(k, ids.shape[1])), threads)
 
     # ---- files ----
 

@@ -109,18 +109,23 @@ class RowCalibrator(NamedTuple):
     best_slope: float
     gap_slope: float
 
-    def __call__(self, scores: FloatArray) -> FloatArray:
-        """Probabilities (n, k) of scores (n, k) in [0, 1], best first; padding of -inf is kept."""
-        score, best, gap = _row_features(scores)
+    def __call__(self, scores: FloatArray, best_scores: FloatArray | None = None) -> FloatArray:
+        """Probabilities (n, k) of scores (n, k) in [0, 1], best first; padding of -inf is kept.
+
+        `best_scores` (n, 1) are those of the whole rows, where `scores` are of some labels only.
+        """
+        score, best, gap = _row_features(scores, best_scores)
         logits = self.bias + self.score_slope * score + self.best_slope * best + self.gap_slope * gap
         return np.where(scores > -np.inf, expit(logits), scores).astype(np.float32, copy=False)
 
 
-def _row_features(scores: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _row_features(
+    scores: FloatArray, best_scores: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Features logit(s) (n, k), logit(s₁) (n, 1) and s / s₁ - 1 (n, k) of scores (n, k), best first."""
-    clipped: FloatArray = np.minimum(np.maximum(scores, MIN_SCORE), MAX_SCORE)
-    logits: FloatArray = logit(clipped)
-    return logits, logits[:, :1], clipped / clipped[:, :1] - np.float32(1)
+    clipped: FloatArray = np.clip(scores, MIN_SCORE, MAX_SCORE)
+    best: FloatArray = clipped[:, :1] if best_scores is None else np.clip(best_scores, MIN_SCORE, MAX_SCORE)
+    return logit(clipped), logit(best), clipped / best - np.float32(1)
 
 
 def fit_row_calibrator(scores: FloatArray, correct: AnyArray) -> RowCalibrator | None:

@@ -102,11 +102,19 @@ class FaissIndex:
         found = np.where(rows >= 0, ids[rows], np.int32(-1))
         return native.matrix.list_topk(found, products, k, threads)  # breaks ties by id
 
+    def restricted(self, rows: LongArray) -> FaissIndex:
+        """Return a flat index of some of the vectors."""
+        vectors = self._storage.reconstruct_n(0, len(self))[rows]
+        return FaissIndex.build(np.ascontiguousarray(vectors), None, 0)
+
+    @property
+    def _storage(self) -> Any:
+        return import_faiss().downcast_index(self._index.storage) if self.method == "hnsw" else self._index
+
     def to_arrays(self) -> dict[str, AnyArray]:
         """Return the arrays of `FLAT_ARRAYS`, and for HNSW those of `HNSW_ARRAYS`, by name."""
         faiss, n = import_faiss(), len(self)
-        storage = faiss.downcast_index(self._index.storage) if self.method == "hnsw" else self._index
-        vectors = storage.reconstruct_n(0, n)
+        vectors = self._storage.reconstruct_n(0, n)
         if self.method == "flat":
             return {"vectors": vectors}
         hnsw = self._index.hnsw

@@ -17,7 +17,7 @@ from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.threads import blas_threads
-from ramify.base.types import AnyArray, FloatArray, IntArray
+from ramify.base.types import AnyArray, BoolArray, FloatArray, IntArray
 from ramify.index.ann import faiss_index, ivf
 from ramify.index.ann.faiss_index import QUERY_BLOCK, FaissIndex
 from ramify.index.ann.ivf import IvfIndex
@@ -216,6 +216,18 @@ class AnnIndex:
     ) -> tuple[IntArray, FloatArray]:
         """`search` for queries that already have unit norm."""
         return self._backend.search(queries, self.ids, k, self.search_width, threads, ordered=ordered)
+
+    def restricted(self, allowed: BoolArray) -> AnnIndex | None:
+        """Return an index of the vectors whose ids are allowed (a mask over all ids); None if there are none.
+
+        Few vectors are searched exhaustively, more in proportionally more lists.
+        """
+        rows = np.flatnonzero(allowed[self.ids])
+        if len(rows) == 0:
+            return None
+        backend = self._backend.restricted(rows)
+        width = min(math.ceil(self.search_width * len(self) / len(rows)), backend.max_search_width)
+        return AnnIndex(backend, np.ascontiguousarray(self.ids[rows]), width, self.recall)
 
     # ---- saving ----
 

@@ -26,6 +26,8 @@ ARRAYS: dict[str, DTypeLike] = {
     "scales": np.float32,
 }
 """Arrays of a saved index."""
+MAX_SINGLE_LIST = 20_000
+"""Vectors that a restricted index searches exhaustively: about as many as an index of a million compares."""
 CODE_ALIGNMENT = 32
 """Codes are padded with zeros to a multiple of so many bytes."""
 
@@ -87,6 +89,16 @@ class IvfIndex:
     def without_vectors(self) -> IvfIndex:
         """Return the index with codes only, which does not rescore."""
         return replace(self, vectors=np.empty((0, self.dim), np.float32))
+
+    def restricted(self, rows: LongArray) -> IvfIndex:
+        """Return an index of some of the vectors, in their order; few of them are in a single list."""
+        codes, scales = self.codes
+        kept = codes[rows], scales[rows]
+        vectors = self.vectors[rows] if len(self.vectors) else self.vectors
+        if len(rows) <= MAX_SINGLE_LIST:
+            first = self.centroids[0][:1], self.centroids[1][:1]
+            return IvfIndex(first, np.array([0, len(rows)]), vectors, kept)
+        return IvfIndex(self.centroids, np.searchsorted(rows, self.indptr), vectors, kept)
 
     def search(
         self, queries: FloatArray, ids: IntArray, k: int, search_width: int, threads: int, *, ordered: bool = True

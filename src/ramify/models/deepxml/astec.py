@@ -28,13 +28,13 @@ from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import csr_from_parts, pattern
-from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.base.sparse import csr_from_parts, indptr_from_counts, pattern
+from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnIndex
 from ramify.index.label_graph import build_clusters
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
-from ramify.models.deepxml.base import DeepXMLModel, Retrieval
+from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval, add_candidates
 from ramify.models.encoded import SplitSamples
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -172,10 +172,30 @@ class Astec(DeepXMLModel):
             threads,
         )
 
-    def _retrieve(self, samples: Samples, k: int, threads: int) -> Retrieval:
-        frozen = self.encoder_.encode(samples, threads)
-        candidates = self._search(frozen, len(self.classifiers_[1]), k, threads)
-        return Retrieval(*candidates, self.transfer_.encode(Samples(Mixed.of(frozen)), threads))
+    def _search_allowed(self, frozen: FloatArray, allowed: AllowedLabels, threads: int) -> tuple[IntArray, FloatArray]:
+        """Candidates as of `_search`, from the allowed labels only."""
+        label_filter, n_labels = allowed.label_filter, len(self.classifiers_[1])
+        k = min(allowed.k, len(label_filter))
+        if k == 0:
+            return np.empty((len(frozen), 0), np.int32), np.empty((len(frozen), 0), np.float32)
+        return native.ann.merge_neighbor_labels(
+            self.label_index_.search_allowed(frozen, k, threads, label_filter),
+            self.sample_index_.search(frozen, self.n_neighbors, threads),
+            label_filter.prepared(
+                self.sample_labels_, lambda: _kept_labels(*self.sample_labels_, label_filter.allowed)
+            ),
+            n_labels,
+            self.neighbor_weight,
+            k,
+            threads,
+        )
+
+    def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
+        frozen, n_labels = self.encoder_.encode(samples, threads), len(self.classifiers_[1])
+        found = self._search(frozen, n_labels, k, threads)
+        if allowed is not None:
+            found = add_candidates(found, self._search_allowed(frozen, allowed, threads), n_labels)
+        return Retrieval(*found, self.transfer_.encode(Samples(Mixed.of(frozen)), threads))
 
     def _indexes(self) -> dict[str, AnnIndex]:
         return {"labels": self.label_index_.index, "samples": self.sample_index_}
@@ -214,3 +234,9 @@ def _cluster_indicator(Y: Csr, cluster_of: IntArray) -> Csr:
     clusters = pattern((Y @ membership).tocsr())
     clusters.sort_indices()
     return clusters
+
+
+def _kept_labels(indptr: LongArray, labels: IntArray, allowed: BoolArray) -> tuple[LongArray, IntArray]:
+    """Labels of samples (boundaries and ids) without those that are not allowed."""
+    kept = allowed[labels]
+    return indptr_from_counts(kept)[indptr], labels[kept]

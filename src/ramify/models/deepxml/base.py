@@ -35,6 +35,7 @@ from ramify.nn.sampling.fixed import FixedShortlists
 from ramify.nn.validation import BlendValidator, CandidateSource, FixedCandidates
 from ramify.rank.blend import BlendMetrics, append_labels, best_beta, sigmoid_scores
 from ramify.rank.calibrate import RowCalibrator, fit_row_calibrator
+from ramify.rank.filters import LabelFilter, fill_up, keep_allowed
 
 ROWS_PER_BLOCK = 4096
 """Samples whose candidates are in memory together."""
@@ -48,6 +49,21 @@ class Retrieval(NamedTuple):
     ids: IntArray
     similarities: FloatArray
     phi: FloatArray
+
+
+class AllowedLabels(NamedTuple):
+    """A filter, and how many of the labels that it allows are wanted."""
+
+    label_filter: LabelFilter
+    k: int
+
+
+class Ranked(NamedTuple):
+    """Ids and scores (n, k) of labels, best first, and the best score (n, 1) of each row, whatever is allowed."""
+
+    ids: IntArray
+    scores: FloatArray
+    best: FloatArray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,8 +138,8 @@ class DeepXMLModel(EncodedModel):
         width, threads = min(RERANKED_LABELS, split.Y.shape[1]), split.threads
         encoder = self._init_encoder(split.train_samples, split.train_Y, self.seed + 10, threads)
         head = self._init_head(split, encoder.encode(split.train_samples, threads))
-        shortlists, _ = self._rank_samples(split.train_samples, width, threads)
-        ids, scores = self._rank_samples(split.validation_samples, width, threads)
+        shortlists, *_ = self._rank_samples(split.train_samples, width, threads)
+        ids, scores, _ = self._rank_samples(split.validation_samples, width, threads)
         source = FixedCandidates(ids, np.where(ids >= 0, scores, np.float32(0)))
         validator = self._validator(split, split.samples, source, beta=None)
         sampler = FixedShortlists(split.Y, split.rows, shortlists)
@@ -148,7 +164,7 @@ class DeepXMLModel(EncodedModel):
         if len(split.validation_rows) == 0:
             return None
         width, threads = min(CALIBRATED_LABELS, split.Y.shape[1]), split.threads
-        ids, scores = self._rank_samples(split.validation_samples, width, threads)
+        ids, scores, _ = self._rank_samples(split.validation_samples, width, threads)
         hits = native.matrix.ranking_hits(ids, split.validation_Y, threads)
         with blas_threads(1):  # the bits of a sum depend on the number of BLAS threads
             return fit_row_calibrator(scores, hits)
@@ -156,40 +172,60 @@ class DeepXMLModel(EncodedModel):
     # ---- prediction ----
 
     @abstractmethod
-    def _retrieve(self, samples: Samples, k: int, threads: int) -> Retrieval:
-        """Retrieve k candidates of each sample."""
+    def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
+        """Retrieve k candidates of each sample, and the nearest allowed labels beside them."""
 
-    def _rank_samples(self, samples: Samples, k: int, threads: int) -> tuple[IntArray, FloatArray]:
-        """Ids and scores (n, k) of the best labels."""
+    def _rank_samples(self, samples: Samples, k: int, threads: int, label_filter: LabelFilter | None = None) -> Ranked:
+        """Rank the best labels; with a filter, the best allowed ones."""
         if len(samples) <= ROWS_PER_BLOCK:
-            return self._rank_block(samples, k, threads)
+            return self._rank_block(samples, k, threads, label_filter)
         rows = np.arange(len(samples))
         blocks = [rows[start : start + ROWS_PER_BLOCK] for start in range(0, len(rows), ROWS_PER_BLOCK)]
-        ids, scores = zip(*(self._rank_block(samples.take(block), k, threads) for block in blocks), strict=True)
-        return np.concatenate(ids), np.concatenate(scores)
+        ranked = [self._rank_block(samples.take(block), k, threads, label_filter) for block in blocks]
+        return Ranked(*(np.concatenate(parts) for parts in zip(*ranked, strict=True)))
 
-    def _rank_block(self, samples: Samples, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+    def _rank_block(self, samples: Samples, k: int, threads: int, label_filter: LabelFilter | None) -> Ranked:
         """Rank samples whose candidates are in memory together."""
         n_labels = len(self.classifiers_[1])
         width = min(self.shortlist_size, n_labels)
-        ids, similarities, phi = self._retrieve(samples, width, threads)
-        n_ranked = min(k, width) if self.reranker_ is None else width
+        # Allowed labels come beside the usual candidates, which the scores of a row are relative to.
+        allowed = None if label_filter is None else AllowedLabels(label_filter, max(k, width))
+        ids, similarities, phi = self._retrieve(samples, width, threads, allowed)
+        is_reranked, n_candidates = self.reranker_ is not None, ids.shape[1]
+        n_ranked = n_candidates if is_reranked or label_filter is not None else min(k, width)
         ids, scores = native.neural.rank_blended(
             self.classifiers_, self.beta_, ids, sigmoid_scores(ids, similarities), phi, n_ranked, threads
         )
         if self.reranker_ is not None:
-            ids, scores = self.reranker_.rank(samples, ids, scores, min(k, width), threads)
+            n_ranked = n_candidates if label_filter is not None else min(k, width)
+            ids, scores = self.reranker_.rank(samples, ids, scores, n_ranked, threads)
+        best = scores[:, :1]
+        if label_filter is not None:
+            return Ranked(*keep_allowed(ids, scores, label_filter.allowed, k), best)
         if k > width:  # labels beyond the shortlist follow by similarity
             more, similarities, _ = self._retrieve(samples, k, threads)
-            rows = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels
-            more = np.where(np.isin(rows + more, (rows + ids)[ids >= 0]), np.int32(-1), more)
+            more = unlisted(more, ids, n_labels)
             ids, scores = append_labels(ids, scores, more, sigmoid_scores(more, similarities), k, threads)
-        return ids, scores
+        return Ranked(ids, scores, best)
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         samples = self._transform_samples(inputs)
-        ids, scores = self._rank_samples(samples, k, resolve_threads(self.threads, len(samples)))
-        return ids, scores if self.calibrator_ is None else self.calibrator_(scores)
+        return self._calibrated(self._rank_samples(samples, k, resolve_threads(self.threads, len(samples))))
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of allowed labels, with the scores that they have among all labels.
+
+        The score of a label is relative to the best ones of the row, so these are retrieved as well.
+        """
+        samples, wanted = self._transform_samples(inputs), min(k, len(label_filter))
+        threads = resolve_threads(self.threads, len(samples))
+        ids, scores = self._calibrated(self._rank_samples(samples, k, threads, label_filter))
+        fill_up(ids[:, :wanted], scores[:, :wanted], label_filter, self.label_counts_.counts)
+        return ids, scores
+
+    def _calibrated(self, ranked: Ranked) -> tuple[IntArray, FloatArray]:
+        ids, scores, best = ranked
+        return ids, scores if self.calibrator_ is None else self.calibrator_(scores, best)
 
     def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
         """Return the two parts of the blended score: classifier and similarity, each before normalization by row."""
@@ -282,6 +318,20 @@ class DeepXMLModel(EncodedModel):
             info = check_state(store, reranker)
             encoder = self._load_encoder(store, info.get("encoder"), "reranker_encoder_", shape)
             self.reranker_ = Reranker.load_from(store, info, "reranker_", encoder, self.n_labels)
+
+
+def add_candidates(
+    found: tuple[IntArray, FloatArray], more: tuple[IntArray, FloatArray], n_labels: int
+) -> tuple[IntArray, FloatArray]:
+    """Ids and similarities (n, k + m) of candidates (n, k) and more (n, m), each label once."""
+    ids = np.concatenate([found[0], unlisted(more[0], found[0], n_labels)], axis=1)
+    return ids, np.concatenate([found[1], more[1]], axis=1)
+
+
+def unlisted(ids: IntArray, listed: IntArray, n_labels: int) -> IntArray:
+    """Ids (n, m) of labels, -1 in place of those that are listed (n, k) in the same row already."""
+    rows = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels
+    return np.where(np.isin(rows + ids, (rows + listed)[listed >= 0]), np.int32(-1), ids)
 
 
 def _is_curve(rows: Any) -> TypeGuard[list[list[float]]]:

@@ -29,7 +29,7 @@ from ramify.base.config import param
 from ramify.base.threads import blas_threads
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
-from ramify.models.deepxml.base import DeepXMLModel, Retrieval
+from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval, add_candidates
 from ramify.models.encoded import SplitSamples
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -109,9 +109,13 @@ class LightDXML(DeepXMLModel):
             return training
         return training.clone().set_params(epochs=self.default_epochs, min_steps=training.min_steps or MIN_STEPS)
 
-    def _retrieve(self, samples: Samples, k: int, threads: int) -> Retrieval:
+    def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
         phi = self.encoder_.encode(samples, threads)
-        return Retrieval(*self.label_index_.search(phi, k, threads), phi)
+        found = self.label_index_.search(phi, k, threads)
+        if allowed is not None:
+            more = self.label_index_.search_allowed(phi, allowed.k, threads, allowed.label_filter)
+            found = add_candidates(found, more, len(self.classifiers_[1]))
+        return Retrieval(*found, phi)
 
     def _indexes(self) -> dict[str, AnnIndex]:
         return {"labels": self.label_index_.index}

@@ -55,7 +55,7 @@ class GraphClassifier:
         ranked, rest = slice(None, RANKED_LABELS), slice(RANKED_LABELS, None)
         embeddings = self.ranker_embeddings(samples, phi)
         best_ids, best_scores = self.ranker.rank(
-            samples.features, embeddings, ids[:, ranked], scores[:, ranked], min(k, RANKED_LABELS), threads
+            samples.ranker_features, embeddings, ids[:, ranked], scores[:, ranked], min(k, RANKED_LABELS), threads
         )
         if k <= RANKED_LABELS:
             return best_ids, best_scores

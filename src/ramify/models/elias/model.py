@@ -52,7 +52,8 @@ from ramify.models.base import check_state
 from ramify.models.elias.graph_classifier import GraphClassifier
 from ramify.models.elias.ranker import RankerTraining, SparseRanker
 from ramify.models.elias.report import is_listed, search_report
-from ramify.models.encoded import EncodedModel, SplitSamples
+from ramify.models.encoded import SplitSamples
+from ramify.models.ranked import RankedModel
 from ramify.models.training_data import TrainingData
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -76,7 +77,7 @@ MIN_CLUSTERS_PER_ALPHA = 4
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Elias(EncodedModel):
+class Elias(RankedModel):
     """Learns a graph from clusters to labels, with scored edges, together with the encoder and the classifiers.
 
     Stage 1 trains encoder and classifiers over fixed clusters of labels; stage 2 connects labels to every cluster in
@@ -144,6 +145,8 @@ class Elias(EncodedModel):
             name = "" if self.n_models == 1 else f" of model {index + 1}"
             with blas_threads(1):  # between native code; and the bits of a product depend on the number of threads
                 self.members_.append(self._fit_member(split, seed, name, checkpoints))
+        if all(member.ranker is None for member in self.members_):
+            self.ranker_features_ = None
         checkpoints.clear()
 
     def _fit_member(
@@ -255,6 +258,10 @@ class Elias(EncodedModel):
         )
         return self._train(learner, split.rows, title=title, seed=seed + 2, checkpoint=checkpoints.path(title))
 
+    @property
+    def _has_ranker(self) -> bool:
+        return self.ranker is not None
+
     def _fit_ranker(self, split: SplitSamples, member: GraphClassifier, seed: int) -> SparseRanker | None:
         """Train the sparse ranker on what the member finds for its training samples."""
         phi, threads = member.encoder.encode(split.samples, split.threads), split.threads
@@ -265,7 +272,7 @@ class Elias(EncodedModel):
         def search(rows: LongArray) -> tuple[IntArray, FloatArray]:
             return member.search_embeddings(phi[rows], member.n_ranked, size, threads)
 
-        features, embeddings = split.samples.features, member.ranker_embeddings(split.samples, phi)
+        features, embeddings = split.samples.ranker_features, member.ranker_embeddings(split.samples, phi)
         training = RankerTraining(
             features,
             split.Y,
@@ -404,8 +411,9 @@ class Elias(EncodedModel):
         if not isinstance(members, list) or not members or not all(isinstance(info, dict) for info in members):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the model's members")
         shape = self._load_samples(store, state)
+        n_ranked = self._load_ranker_features(store, state, shape[0])
         self.members_ = []
         for i, info in enumerate(members):
             prefix = f"model{i}_"
             encoder = self._load_encoder(store, info.get("encoder"), f"{prefix}encoder_", shape)
-            self.members_.append(GraphClassifier.load_from(store, info, prefix, encoder, shape[0], self.n_labels))
+            self.members_.append(GraphClassifier.load_from(store, info, prefix, encoder, n_ranked, self.n_labels))

@@ -14,17 +14,27 @@ from ramify.nn.encoders.tokens import Tokens
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Features of n samples, and their tokens if a transformer reads them."""
+    """Features of n samples, their tokens if a transformer reads them, and the features of a ranker of its own."""
 
     features: Mixed
     tokens: Tokens | None = None
+    ranked: Mixed | None = None
+
+    @property
+    def ranker_features(self) -> Mixed:
+        """Features that a ranker sees."""
+        return self.features if self.ranked is None else self.ranked
 
     def __len__(self) -> int:
         return len(self.features)
 
     def take(self, rows: LongArray) -> Samples:
         """Select rows."""
-        return Samples(self.features.take(rows), None if self.tokens is None else self.tokens.take(rows))
+        return Samples(
+            self.features.take(rows),
+            None if self.tokens is None else self.tokens.take(rows),
+            None if self.ranked is None else self.ranked.take(rows),
+        )
 
 
 def with_embeddings(X: Mixed, embeddings: FloatArray, weight: float = 1.0) -> Mixed:

@@ -1,0 +1,68 @@
+"""Models with an encoder whose best labels a linear ranker scores, on features of its own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ramify.base.config import param
+from ramify.base.mixed import Mixed
+from ramify.features.concat import Concat
+from ramify.features.defaults import text_features
+from ramify.features.tfidf import Tfidf
+from ramify.io.inputs import Inputs
+from ramify.io.store import Store, StoreWriter
+from ramify.models.encoded import EncodedModel
+from ramify.models.features import load_features
+from ramify.nn.encoders.samples import Samples
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RankedModel(EncodedModel):
+    """Base of models whose ranker sees more of a text than the encoder, which learns from words alone.
+
+    A model of texts with a ranker has `ranker_features_`; without, the ranker sees the features of the encoder.
+    """
+
+    ranker_features: Tfidf | Concat | None = param(
+        factory=text_features,
+        doc="feature extraction from texts for the ranker, by default words, stems and parts of words; None: as "
+        "`features`",
+    )
+
+    @property
+    @abstractmethod
+    def _has_ranker(self) -> bool:
+        """Whether a ranker is trained."""
+
+    def _fit_samples(self, inputs: Inputs) -> Samples:
+        samples = super()._fit_samples(inputs)
+        self.ranker_features_: Tfidf | Concat | None = None
+        if self.ranker_features is None or not self._has_ranker or inputs.kind in ("sparse", "dense"):
+            return samples
+        self.ranker_features_ = self.ranker_features.clone()
+        return replace(samples, ranked=Mixed.of(self.ranker_features_.fit_transform(inputs.data)))
+
+    def _transform_samples(self, inputs: Inputs) -> Samples:
+        samples = super()._transform_samples(inputs)
+        if self.ranker_features_ is None:
+            return samples
+        return replace(samples, ranked=Mixed.of(self.ranker_features_.transform(inputs.data)))
+
+    # ---- files ----
+
+    def _save_samples(self, writer: StoreWriter) -> dict[str, Any]:
+        own = self.ranker_features_
+        info = None if own is None else own.save_to(writer, "ranker_features_")
+        return {**super()._save_samples(writer), "ranker_features": info}
+
+    def _load_ranker_features(self, store: Store, state: dict[str, Any], n_features: int) -> int:
+        """Open the features of the ranker; return their number, which is `n_features` where they are the encoder's."""
+        self.ranker_features_, info = None, state.get("ranker_features")
+        if info is None or self.ranker_features is None:
+            return n_features
+        self.ranker_features_ = load_features(
+            store, info, "ranker_features_", type(self.ranker_features), self.input_kind_
+        )
+        return int(self.ranker_features_.n_features)
