@@ -82,7 +82,13 @@ def test_filters(files, run):
     found = rows_of(run("predict", "model", "test.jsonl", "--k", "1", "--allow", f"name of {some[1]}"))
     assert {row[0]["label"] for row in found} == {some[1]}
     assert "knows no label" in run("predict", "model", "test.jsonl", "--allow", "nonsense", status=1).err
-    assert "cannot be combined" in run("predict", "model", "test.jsonl", "--rule", "top-k=2", *allow, status=1).err
+    found = rows_of(run("predict", "model", "test.jsonl", "--rule", "top-k=2", *allow))
+    assert all(len(row) == 2 and {entry["label"] for entry in row} <= set(some) for row in found)
+    found = rows_of(run("predict", "model", "test.jsonl", "--threshold", "0.3", "--allow-prefix", "module:"))
+    assert all(e["label"].startswith("module:") and e["score"] >= 0.3 for row in found for e in row)
+    assert (
+        0 < sum(map(len, found)) < sum(map(len, rows_of(run("predict", "model", "test.jsonl", "--threshold", "0.3"))))
+    )
 
 
 def test_calibrate(files, run, tmp_path):

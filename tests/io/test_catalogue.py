@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 
 import pytest
 
 import ramify
+from ramify.cli.main import main
 from ramify.io.catalogue import LabelCatalogue, LabelEntry
 from ramify.io.store import Store, StoreWriter
 
@@ -84,13 +86,63 @@ def test_saved_and_damaged(tmp_path):
         len(LabelCatalogue.load_from(Store(tmp_path / "m"), {}, "c_"))
 
 
-def test_skos(tmp_path):
+TURTLE = """
+@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
+@prefix ex: <http://ex.org/> .
+ex:scheme a skos:ConceptScheme .
+ex:1 a skos:Concept ;
+    skos:prefLabel "Whale"@en, "Wal"@de, "Balaena" ;
+    skos:altLabel "leviathan"@en, "cetacean"@en, "Walfisch"@de ;
+    skos:hiddenLabel "wale" ;
+    skos:notation "QL" ;
+    skos:definition "Ein Säugetier."@de, "A mammal."@en ;
+    skos:broader ex:2 .
+ex:2 a skos:Concept ; skos:prefLabel "Tier"@de .
+ex:3 a skos:Concept ; skos:altLabel "without a preferred name"@en .
+"""
+
+
+@pytest.mark.parametrize("suffix", [".ttl", ".rdf", ".xml", ".nt", ".ttl.gz", ".rdf.xz"])
+def test_skos(tmp_path, suffix):
+    rdflib = pytest.importorskip("rdflib")
+    formats = {".ttl": "turtle", ".rdf": "xml", ".xml": "pretty-xml", ".nt": "nt"}
+    name = tmp_path / f"v{suffix}"
+    plain = suffix.removesuffix(".gz").removesuffix(".xz")
+    data = rdflib.Graph().parse(data=TURTLE, format="turtle").serialize(format=formats[plain], encoding="utf-8")
+    name.write_bytes({".gz": gzip.compress, ".xz": lzma.compress}.get(name.suffix, bytes)(data))
+    catalogue = LabelCatalogue.read(name)
+    assert list(catalogue) == ["http://ex.org/1", "http://ex.org/2"]
+    whale = catalogue["http://ex.org/1"]
+    assert whale.names == {"": "Balaena", "de": "Wal", "en": "Whale"}
+    assert whale.synonyms == ("Walfisch", "cetacean", "leviathan", "wale")
+    assert (whale.notation, whale.description) == ("QL", "Ein Säugetier.")
+    assert catalogue.display_name("http://ex.org/2", "en") == "Tier"
+    assert catalogue.languages() == ["de", "en"]
+    assert catalogue.by_name["walfisch"] == ["http://ex.org/1"]
+
+
+def test_files_that_are_no_skos(tmp_path):
     pytest.importorskip("rdflib")
-    (tmp_path / "v.ttl").write_text(
-        "@prefix skos: <http://www.w3.org/2004/02/skos/core#> .\n"
-        '<http://ex.org/1> skos:prefLabel "Whale"@en, "Wal"@de ; skos:altLabel "cetacean"@en ; skos:notation "QL" .\n'
-    )
-    catalogue = LabelCatalogue.read(tmp_path / "v.ttl")
-    assert catalogue.display_name("http://ex.org/1", "de") == "Wal"
-    assert catalogue["http://ex.org/1"].synonyms == ("cetacean",)
-    assert catalogue["http://ex.org/1"].notation == "QL"
+    for name, text, message in (
+        ("a.ttl", "this is no turtle", "cannot be read as ttl"),
+        ("a.rdf", "<rdf", "cannot be read as rdf"),
+        ("b.ttl", "<http://ex.org/1> <http://ex.org/2> 3 .", "no concept with a skos:prefLabel"),
+    ):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ramify.DataError, match=message):
+            LabelCatalogue.read(tmp_path / name)
+    with pytest.raises(ramify.DataError, match="no such file"):
+        LabelCatalogue.read(tmp_path / "missing.ttl")
+
+
+def test_a_skos_file_in_the_shell(tmp_path, capsys):
+    pytest.importorskip("rdflib")
+    (tmp_path / "v.ttl").write_text(TURTLE)
+    texts, labels = ["a whale", "an animal"] * 5, [["http://ex.org/1"], ["http://ex.org/2"]] * 5
+    ramify.OneVsAll(verbose=0).fit(texts, labels).save(tmp_path / "m")
+    assert main(["labels", str(tmp_path / "m"), "--set", str(tmp_path / "v.ttl")]) == 0
+    assert "2 of 2 labels have a name" in capsys.readouterr().err
+    assert main(["labels", str(tmp_path / "m"), "--find", "walfisch", "--language", "en"]) == 0
+    assert "Whale" in capsys.readouterr().out
+    model = ramify.load(tmp_path / "m")
+    assert model.predict_topk(["a whale"], 1, allow=["Tier"]).labels(names="de")[0][0][0] == "Tier"

@@ -21,13 +21,15 @@ import numpy as np
 
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.types import AnyArray, Label
-from ramify.io.files import BadLines, read_lines
+from ramify.io.files import BadLines, decompression_errors, open_binary, read_lines, stem_suffix
 from ramify.io.store import Store, StoreWriter
 
 _KEYS = ("uri", "label", "id")
 _LANGUAGE_FIELD = re.compile(r"(?:label|name|prefLabel)_([A-Za-z]{2,3}(?:-[A-Za-z0-9]+)*)")
 _ALLOWED = ("name", "names", "notation", "description", "synonyms")
 NO_LANGUAGE = ""
+_SKOS_FORMATS = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".owl": "xml", ".nt": "nt"}
+"""Parsers of rdflib, by suffix."""
 
 
 @dataclass(frozen=True)
@@ -172,13 +174,12 @@ class LabelCatalogue(Mapping[Label, LabelEntry]):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], encoding: str = "utf-8") -> LabelCatalogue:
-        """Read a TSV (uri, name, notation), a CSV with a header, JSON Lines, or SKOS (.ttl, .rdf; extra `skos`).
+        """Read a TSV (uri, name, notation), a CSV with a header, JSON Lines, or SKOS (extra `skos`).
 
         Files may be compressed (.gz, .xz).
         """
-        name = Path(path).name.removesuffix(".gz").removesuffix(".xz")
-        suffix = Path(name).suffix.lower()
-        if suffix in (".ttl", ".rdf", ".nt", ".skos"):
+        suffix = stem_suffix(path)
+        if suffix in _SKOS_FORMATS:
             return cls(_read_skos(path))
         lines = list(read_lines(path, encoding, BadLines(os.fspath(path), skip=False)))
         readers: dict[str, Callable[[list[tuple[int, str]], str], dict[Label, Any]]] = {
@@ -276,22 +277,37 @@ def _read_json_lines(lines: list[tuple[int, str]], path: str) -> dict[Label, Any
 
 
 def _read_skos(path: str | os.PathLike[str]) -> dict[Label, Any]:
+    """Concepts with their preferred and alternative names, notation and definition, in an order of their own."""
     try:
         import rdflib
         from rdflib.namespace import SKOS
     except ImportError as error:
         raise ImportError("SKOS vocabularies need rdflib: pip install 'ramify[skos]'") from error
     graph = rdflib.Graph()
-    graph.parse(os.fspath(path))
+    try:
+        with decompression_errors(path), open_binary(path) as file:  # rdflib would fetch what looks like a URL
+            graph.parse(file, format=_SKOS_FORMATS[stem_suffix(path)], publicID=Path(path).absolute().as_uri())
+    except (OSError, DataError):
+        raise
+    except Exception as error:  # each parser of rdflib has exceptions of its own
+        raise DataError(f"{os.fspath(path)}: cannot be read as {stem_suffix(path)[1:]}: {error}") from error
+
+    def values(predicate: Any) -> list[tuple[str, str, str]]:
+        """Concept, language and text of each value; in order, since a graph has none."""
+        found = graph.subject_objects(predicate)
+        return sorted((str(a), getattr(b, "language", None) or NO_LANGUAGE, str(b)) for a, b in found)
+
     entries: dict[Label, Any] = {}
-    for concept, name in graph.subject_objects(SKOS.prefLabel):
-        entry = entries.setdefault(str(concept), {"names": {}, "synonyms": []})
-        entry["names"][getattr(name, "language", None) or NO_LANGUAGE] = str(name)
+    for concept, language, name in values(SKOS.prefLabel):
+        entries.setdefault(concept, {"names": {}, "synonyms": []})["names"].setdefault(language, name)
     for field_name, predicate in (("notation", SKOS.notation), ("description", SKOS.definition)):
-        for concept, value in graph.subject_objects(predicate):
-            if str(concept) in entries:
-                entries[str(concept)].setdefault(field_name, str(value))
-    for concept, value in graph.subject_objects(SKOS.altLabel):
-        if str(concept) in entries:
-            entries[str(concept)]["synonyms"].append(str(value))
+        for concept, _, text in values(predicate):
+            if concept in entries:
+                entries[concept].setdefault(field_name, text)
+    for predicate in (SKOS.altLabel, SKOS.hiddenLabel):
+        for concept, _, text in values(predicate):
+            if concept in entries and text not in entries[concept]["synonyms"]:
+                entries[concept]["synonyms"].append(text)
+    if not entries:
+        raise DataError(f"{os.fspath(path)} has no concept with a skos:prefLabel")
     return entries

@@ -157,15 +157,17 @@ class ExpectedCount(DecisionRule):
 class TargetRecall(DecisionRule):
     """Chooses labels from the highest threshold on with which rows get this fraction of their true labels.
 
-    By conformal risk control the expected recall of new rows is at least `recall`, on average over the held-out rows;
-    with `confidence`, say 0.9, it is with this probability. Labels that the model does not know count as misses.
+    The expected recall of new rows is at least `recall`, with probability `confidence` over the held-out rows. With
+    ``confidence=None`` it is on average over them (conformal risk control): fewer labels are chosen, and the recall
+    falls short of the target by a little for about half of the choices of held-out rows. Labels that the model does not
+    know count as misses.
     """
 
     name: ClassVar[str] = "target-recall"
     has_guarantee: ClassVar[bool] = True
 
     recall: float = 0.5
-    confidence: float | None = None
+    confidence: float | None = 0.9
     threshold: float | None = None
 
     def __post_init__(self) -> None:
@@ -174,7 +176,7 @@ class TargetRecall(DecisionRule):
             check_fraction("TargetRecall", "confidence", self.confidence)
 
     def fit(self, data: HeldOut) -> Self:
-        """Choose the threshold by conformal risk control."""
+        """Choose the threshold by a bound on the expected fraction of missed labels."""
         n_true, hits = data.n_true, data.hits
         rows, _ = np.nonzero(hits)
         n = int((n_true > 0).sum())
