@@ -210,3 +210,36 @@ def test_missing_faiss_names_the_extra(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_faiss)
     with pytest.raises(ImportError, match=r"needs faiss: pip install 'ramify\[ann\]'"):
         import_faiss()
+
+
+@pytest.mark.parametrize("n_allowed", [1, 7, 400, 2500])
+@pytest.mark.parametrize("rescore", [True, False])
+@pytest.mark.parametrize("method", METHODS)
+def test_restricted_indexes(method, rescore, n_allowed, monkeypatch):
+    """An index of some of the vectors finds what an exhaustive search among these finds."""
+    monkeypatch.setattr("ramify.index.ann.ivf.MAX_SINGLE_LIST", 1000)
+    vectors, queries = clustered_vectors(3000), clustered_vectors(50, seed=1)
+    ids = np.random.default_rng(2).permutation(5000)[:3000].astype(np.int32)  # any ids, with gaps
+    index = AnnIndex.build(vectors, AnnConfig(method=method, rescore=rescore), k=10, ids=ids, queries=queries)
+    allowed = np.zeros(5000, bool)
+    chosen = np.random.default_rng(3).permutation(3000)[:n_allowed]
+    allowed[ids[chosen]] = True
+    restricted = index.restricted(allowed)
+    k = min(10, n_allowed)
+    expected, cosines = exhaustive_search(vectors[chosen], queries, k)
+    for threads in (1, 3):
+        found, similarities = restricted.search(queries, 12, threads)
+        assert np.all(allowed[found[found >= 0]])
+        assert np.all((found >= 0).sum(axis=1) == min(12, n_allowed))
+        recall = np.mean(
+            [
+                len(set(a) & set(b)) / k
+                for a, b in zip(found[:, :k].tolist(), ids[chosen][expected].tolist(), strict=True)
+            ]
+        )
+        assert recall > (0.85 if method == "ivf" else 0.99)
+        if n_allowed == 7:  # all of them
+            assert np.allclose(similarities[:, :k], cosines, atol=0.02)
+    assert index.restricted(np.zeros(5000, bool)) is None
+    before = index.search(queries, 10)
+    assert np.array_equal(index.search(queries, 10)[0], before[0])  # the index itself is as it was

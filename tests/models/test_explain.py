@@ -167,3 +167,58 @@ def test_rows_of_frames(data):
         assert model.explain(frame.head(1), without=["a"]).to_dict() == expected.to_dict()
         texts = make().fit(frame["body"], y[:200])
         assert texts.explain(frame["body"].head(1)).to_html() == texts.explain(X[0]).to_html()
+
+
+def test_nearest_training_texts(data, tmp_path):
+    """A model that keeps its texts names the nearest by the cosine of the embeddings, with their labels."""
+    X, y, new = data
+    X, y = [*X[:299], "Ünïcode \ud800 text of an odd kind"], [*y[:299], y[0]]
+    training = ramify.TrainingConfig(epochs=2, min_steps=10)
+    options = {"encoder": ramify.BagEncoder(dim=32), "stage1": training, "stages": 1, "verbose": 0}
+    plain, model = (ramify.Elias(keep_texts=kept, **options).fit(X, y) for kept in (False, True))
+    assert plain.explain(new[0]).neighbors == []
+    assert "neighbors" not in plain.explain(new[0]).to_dict()
+    model.save(tmp_path / "m")
+    opened = ramify.load(tmp_path / "m")
+    encoder = model.members_[0].encoder
+    phi = encoder.encode(model._transform_samples(model._check_predict_inputs(X)), 1)
+    phi /= np.maximum(np.linalg.norm(phi, axis=1, keepdims=True), 1e-12)
+    for text in (X[7], X[299], new[0]):
+        own = encoder.encode(model._transform_samples(model._check_predict_inputs([text])), 1)[0]
+        expected = phi @ (own / np.linalg.norm(own))
+        explanation = opened.explain(text, y[7][0])
+        found = explanation.neighbors
+        assert len(found) == 5
+        assert [n.similarity for n in found] == pytest.approx(np.sort(expected)[::-1][:5], abs=2e-3)
+        for neighbor in found:
+            row = X.index(neighbor.text)
+            assert set(neighbor.labels) == set(y[row])
+            assert neighbor.has_label == (y[7][0] in y[row])
+        assert explanation.to_dict()["neighbors"][0]["text"] == found[0].text
+        json.dumps(explanation.to_dict())
+        assert "nearest training texts" in str(explanation)
+        assert "<ul><li>" in explanation.to_html()
+    assert opened.explain(X[7], y[7][0]).neighbors[0].text == X[7]
+    fields = ramify.Elias(keep_texts=True, **options).fit([{"a": x, "b": "t"} for x in X[:50]], y[:50])
+    assert fields.explain({"a": X[3], "b": "t"}).neighbors[0].text == {"a": X[3], "b": "t"}
+    matrix = ramify.Tfidf().fit_transform(X[:50])
+    assert ramify.Elias(keep_texts=True, **options).fit(matrix, y[:50]).explain(matrix[3]).neighbors == []
+
+
+def test_damaged_training_texts_are_refused(data, tmp_path):
+    X, y, _ = data
+    training = ramify.TrainingConfig(epochs=1, min_steps=5)
+    options = {"encoder": ramify.BagEncoder(dim=16), "stage1": training, "stages": 1, "verbose": 0}
+    model = ramify.Elias(keep_texts=True, **options).fit(X[:50], y[:50])
+    for name, change in (
+        ("offsets", lambda a: a[::-1]),
+        ("offsets", lambda a: a + 10**9),
+        ("label_indptr", lambda a: a[::-1]),
+        ("labels", lambda a: a + 10**6),
+        ("embeddings", lambda a: a[:-1]),
+    ):
+        model.save(tmp_path / "m")
+        file = tmp_path / "m" / f"texts_{name}.npy"
+        np.save(file, change(np.load(file)))
+        with pytest.raises(ramify.ModelFormatError):
+            ramify.load(tmp_path / "m")

@@ -35,7 +35,7 @@ from ramify.models.memory import OVERHEAD
 from ramify.models.training_data import TrainingData
 from ramify.rank.decision_rule import DecisionRule
 from ramify.rank.decisions import load_rule
-from ramify.rank.explanation import Explanation, Level
+from ramify.rank.explanation import Explanation, Level, Neighbor
 from ramify.rank.filters import LabelFilter, Predicate, make_filter
 from ramify.rank.probabilities import Calibration
 
@@ -372,6 +372,10 @@ class Model(Estimator, Config):
     def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
         """What the score of a label is made of, by name."""
         return {}
+
+    def _explain_neighbors(self, inputs: Inputs, label_id: int) -> list[Neighbor]:
+        """Return the nearest training texts, if the model keeps them."""
+        return []
 
     # ---- what a model implements ----
 

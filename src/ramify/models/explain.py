@@ -60,6 +60,7 @@ def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explana
         levels or [],
         model._explain_parts(inputs, label_id),
         removed,
+        model._explain_neighbors(inputs, label_id),
     )
 
 

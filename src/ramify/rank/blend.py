@@ -68,6 +68,32 @@ def blended_scores(ids: IntArray, logits: FloatArray, similarity_scores: FloatAr
     return np.where(ids >= 0, blended * largest, np.float32(-np.inf))
 
 
+def scores_among(
+    classifiers: tuple[FloatArray, FloatArray],
+    beta: float,
+    ids: IntArray,
+    similarity_scores: FloatArray,
+    phi: FloatArray,
+    n_among: int,
+    threads: int,
+) -> FloatArray:
+    """Blended scores (n, k) of candidates, in their order; the maxima are those of the first `n_among` ones.
+
+    So labels beside a shortlist have scores on its scale, and those of the shortlist the scores that they have alone.
+    """
+    found, values = native.neural.rank_blended(
+        classifiers, 1.0, ids, np.zeros(ids.shape, np.float32), phi, ids.shape[1], threads
+    )
+    probabilities = np.empty_like(values)  # from the best first back to the order of the candidates
+    by_id, found_by_id = (np.argsort(array, axis=1, kind="stable") for array in (ids, found))
+    np.put_along_axis(probabilities, by_id, np.take_along_axis(values, found_by_id, 1), 1)
+    p, s = np.where(ids >= 0, probabilities, np.float32(0)), similarity_scores
+    largest = p[:, :n_among].max(axis=1, keepdims=True, initial=1e-30)
+    nearest = s[:, :n_among].max(axis=1, keepdims=True, initial=0)
+    blended = np.float32(beta) * p + np.float32(1 - beta) * s * (largest / np.where(nearest > 0, nearest, 1))
+    return np.where(ids >= 0, blended, np.float32(-np.inf)).astype(np.float32, copy=False)
+
+
 def blend_metrics_by_beta(
     betas: Sequence[float],
     ids: IntArray,

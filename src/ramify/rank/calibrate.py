@@ -1,11 +1,13 @@
 """Calibrators inside of models: from scores of (sample, label) pairs to the probability that the label is correct.
 
 `TreeCalibrator` is a shallow decision tree over any features of a pair; `RowCalibrator` is logistic in the scores of a
-ranking and keeps its order. The calibration of finished rankings, which every model has, is in `rank.probabilities`.
+ranking and keeps its order: scores that are probabilities on the few rows of a validation set. The calibration of
+finished rankings, which every model has, is in `rank.probabilities`; both use `fit_logistic`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,15 +141,33 @@ def fit_row_calibrator(scores: FloatArray, correct: AnyArray) -> RowCalibrator |
         return None
     columns = [np.broadcast_to(part, scores.shape)[valid] for part in _row_features(scores)]
     features = np.stack(columns, axis=1).astype(np.float64)
-    scale = np.maximum(features.std(axis=0), 1e-12)
-    features /= scale
+    bias, *slopes = fit_logistic(features, targets, is_bounded=(True, True, True)).tolist()
+    return RowCalibrator(bias, *slopes)
 
-    def loss(parameters: DoubleArray) -> tuple[float, DoubleArray]:
-        logits = parameters[0] + features @ parameters[1:]
+
+def fit_logistic(
+    features: DoubleArray, targets: DoubleArray, is_bounded: Sequence[bool], penalty: float = 0.0
+) -> DoubleArray:
+    """Bias and slopes (1 + f,) of a logistic regression on features (n, f), of lowest cross-entropy.
+
+    Parameters
+    ----------
+    targets : (n,) 0 or 1
+    is_bounded : (f,) which slopes must not be negative, so that an order is kept
+    penalty : weight of the squared slopes, of features of unit variance: it keeps those of separable data finite
+    """
+    scale = np.maximum(features.std(axis=0), 1e-12)
+    scaled = features / scale
+
+    def loss(a: DoubleArray) -> tuple[float, DoubleArray]:
+        logits = a[0] + scaled @ a[1:]
         d_logits = (expit(logits) - targets) / len(targets)
         cross_entropy = float(np.mean(np.logaddexp(0, logits) - targets * logits))
-        return cross_entropy, np.append(d_logits.sum(), d_logits @ features)
+        gradient = np.append(d_logits.sum(), d_logits @ scaled + 2 * penalty * a[1:])
+        return cross_entropy + penalty * float(a[1:] @ a[1:]), gradient
 
-    init, bounds = [logit(targets.mean()), 0.0, 0.0, 0.0], [(None, None), *[(0, None)] * 3]
+    bounds = [(None, None), *((0 if bounded else None, None) for bounded in is_bounded)]
+    init = np.zeros(1 + features.shape[1])
+    init[0] = logit(targets.mean())
     solution = minimize(loss, init, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return RowCalibrator(float(solution[0]), *(float(slope) for slope in solution[1:] / scale))
+    return np.append(solution[0], solution[1:] / scale)

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -19,6 +19,7 @@ from ramify.index.tree import LabelTree
 from ramify.rank.beam import LinearTree
 
 SHOWN_TERMS = 12
+SHOWN_CHARACTERS = 100
 ENCODER = "(encoder)"
 """Term of the contribution of dense features."""
 
@@ -41,6 +42,18 @@ class Level:
     log_score: float
 
 
+class Neighbor(NamedTuple):
+    """A training text near the explained one: its cosine similarity, its labels, and whether it has the explained one.
+
+    A text is a string, or a dict of text fields.
+    """
+
+    text: Any
+    similarity: float
+    labels: list[Label]
+    has_label: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Why a label has its score: `print` it, `to_dict` it, or show it in a notebook with the text highlighted.
@@ -54,6 +67,7 @@ class Explanation:
     levels : linear models: each node on the path, in each tree
     parts : what the score is made of, by name, such as the probability of the cluster
     without : words that were left out, and the score without them; None if none were
+    neighbors : the nearest training texts, of a model that keeps them
     """
 
     text: Any
@@ -66,6 +80,7 @@ class Explanation:
     levels: list[Level] = field(default_factory=list)
     parts: dict[str, float] = field(default_factory=dict)
     without: tuple[list[str], float] | None = None
+    neighbors: list[Neighbor] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -79,6 +94,8 @@ class Explanation:
         values["parts"] = self.parts
         if self.without is not None:
             values["without"] = {"words": self.without[0], "score": self.without[1]}
+        if self.neighbors:
+            values["neighbors"] = [neighbor._asdict() for neighbor in self.neighbors]
         return values
 
     def __str__(self) -> str:
@@ -95,6 +112,11 @@ class Explanation:
         if self.without is not None:
             words, score = self.without
             lines.append(f"  without {', '.join(words)}: score {score:.4f}")
+        if self.neighbors:
+            lines.append("  nearest training texts (* with the label):")
+            lines += [
+                f"  {'*' if n.has_label else ' '} {n.similarity:.3f} {_shortened(n.text)}" for n in self.neighbors
+            ]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -110,9 +132,20 @@ class Explanation:
         if text is None:
             rows = "".join(f"<tr><td>{html.escape(t)}</td><td>{v:+.4f}</td></tr>" for t, v in self.terms[:SHOWN_TERMS])
             return f"{head}<table>{rows}</table>"
-        return f"{head}<p>{_highlight(text, self.terms)}</p>"
+        near = "".join(
+            f"<li>{'<b>with the label</b>, ' if n.has_label else ''}{n.similarity:.3f}: "
+            f"{html.escape(_shortened(n.text))}</li>"
+            for n in self.neighbors
+        )
+        return f"{head}<p>{_highlight(text, self.terms)}</p>" + (f"<ul>{near}</ul>" if near else "")
 
     _repr_html_ = to_html
+
+
+def _shortened(text: Any) -> str:
+    """Return a text, or the fields of one, on a line."""
+    line = " ".join(str(text if isinstance(text, str) else " ".join(map(str, text.values()))).split())
+    return line if len(line) <= SHOWN_CHARACTERS else line[: SHOWN_CHARACTERS - 1] + "…"
 
 
 def _sum(level: Level) -> str:

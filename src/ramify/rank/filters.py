@@ -89,13 +89,18 @@ def _mask(given: Iterable[Label], labels: LabelVocabulary, catalogue: LabelCatal
 
 def node_mask(tree: LabelTree, allowed: BoolArray) -> ByteArray:
     """Which nodes of all levels of a tree, top down, have an allowed label below."""
-    mask = allowed[tree.labels]
-    masks = [mask]
-    for children in reversed(tree.levels[1:]):
-        below = np.concatenate([[0], np.cumsum(mask)])
-        mask = below[children[1:]] > below[children[:-1]]
-        masks.append(mask)
-    return np.concatenate(masks[::-1]).astype(np.uint8)
+    ends = np.cumsum([int(children[-1]) for children in tree.levels])
+    mask = np.zeros(ends[-1], np.uint8)
+    nodes = np.flatnonzero(allowed[tree.labels])
+    for t in range(len(tree.levels) - 1, -1, -1):
+        children, level = tree.levels[t], mask[ends[t] - int(tree.levels[t][-1]) : ends[t]]
+        level[nodes] = 1
+        if len(nodes) < len(level) // 16:
+            nodes = np.unique(np.searchsorted(children, nodes, side="right") - 1)
+        else:
+            below = np.concatenate([[0], np.cumsum(level, dtype=np.int64)])
+            nodes = np.flatnonzero(below[children[1:]] > below[children[:-1]])
+    return mask
 
 
 def keep_allowed(ids: IntArray, scores: FloatArray, allowed: BoolArray, k: int) -> tuple[IntArray, FloatArray]:
@@ -106,11 +111,11 @@ def keep_allowed(ids: IntArray, scores: FloatArray, allowed: BoolArray, k: int) 
 def select(ids: IntArray, scores: FloatArray, chosen: BoolArray, k: int) -> tuple[IntArray, FloatArray]:
     """Ids and scores (n, k) of the first k chosen labels of a ranking (n, m), padded."""
     order = np.argsort(~chosen, axis=1, kind="stable")[:, :k]
-    kept = np.take_along_axis(chosen, order, 1)
-    found = np.where(kept, np.take_along_axis(ids, order, 1), np.int32(-1))
-    values = np.where(kept, np.take_along_axis(scores, order, 1), np.float32(-np.inf))
-    missing = ((0, 0), (0, max(0, k - found.shape[1])))
-    return np.pad(found, missing, constant_values=-1), np.pad(values, missing, constant_values=-np.inf)
+    kept, shape = np.take_along_axis(chosen, order, 1), (len(ids), k)
+    found, values = np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+    np.copyto(found[:, : order.shape[1]], np.take_along_axis(ids, order, 1), where=kept)
+    np.copyto(values[:, : order.shape[1]], np.take_along_axis(scores, order, 1), where=kept)
+    return found, values
 
 
 def fill_up(ids: IntArray, scores: FloatArray, label_filter: LabelFilter, counts: AnyArray) -> None:

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.types import AnyArray, BoolArray, DoubleArray, FloatArray
 from ramify.io.store import Store, StoreWriter
+from ramify.rank.calibrate import fit_logistic
 
 CALIBRATED_WIDTH = 50
 """Labels of a row that a calibration is fitted to; the probabilities of further labels are extrapolated."""
@@ -160,7 +160,8 @@ def fit_calibration(scores: FloatArray, correct: AnyArray) -> Calibration:
     takes_logits = bool(scores[valid].min() >= 0 and scores[valid].max() <= 1)
     g = _own_logits(np.where(valid, scores, 0).astype(np.float64), own, takes_logits)
     features = _features(g, g[:, :1], np.broadcast_to(np.arange(g.shape[1]), g.shape))
-    coefficients = _fit_logistic(features[valid], targets)
+    # a₁, a₃ and a₄ are not negative: the order of a row is kept.
+    coefficients = fit_logistic(features[valid], targets, is_bounded=(True, False, True, True), penalty=1e-6)
     maps: list[MonotoneMap] = []
     if is_isotonic:
         z = features @ coefficients[1:] + coefficients[0]
@@ -185,21 +186,3 @@ def _features(g: DoubleArray, best: DoubleArray, rank: AnyArray) -> DoubleArray:
     """Features (n, k, 4) of labels with ranks (n, k) from 0: g(s), g(s₁), - ln r, - [r > 1]."""
     columns = (g, best, -np.log1p(rank), -1.0 * (rank > 0))
     return np.stack([np.broadcast_to(column, g.shape) for column in columns], axis=2)
-
-
-def _fit_logistic(features: DoubleArray, targets: DoubleArray) -> DoubleArray:
-    """Coefficients (5,) of lowest cross-entropy, with a₁, a₃, a₄ ≥ 0: the order of a row is kept."""
-    scale = np.maximum(features.std(axis=0), 1e-12)
-    scaled = features / scale
-
-    def loss(a: DoubleArray) -> tuple[float, DoubleArray]:
-        logits = a[0] + scaled @ a[1:]
-        d_logits = (expit(logits) - targets) / len(targets)
-        penalty = 1e-6 * float(a[1:] @ a[1:])  # keeps the slopes of separable data finite
-        cross_entropy = float(np.mean(np.logaddexp(0, logits) - targets * logits))
-        return cross_entropy + penalty, np.append(d_logits.sum(), d_logits @ scaled + 2e-6 * a[1:])
-
-    bounds = [(None, None), (0, None), (None, None), (0, None), (0, None)]
-    init = np.array([logit(targets.mean()), 0, 0, 0, 0])
-    solution = minimize(loss, init, jac=True, method="L-BFGS-B", bounds=bounds).x
-    return np.append(solution[0], solution[1:] / scale)

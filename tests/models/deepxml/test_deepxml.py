@@ -217,3 +217,32 @@ def test_damaged_manifests_are_refused(model, tmp_path):
         file.write_text(json.dumps(manifest))
         with pytest.raises(ModelFormatError):
             ramify.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("cls", [ramify.LightDXML, ramify.Astec])
+def test_filters_search_an_index_of_the_allowed_labels(cls, pydoc):
+    """Allowed labels have the scores of an unfiltered ranking, and k come back although none is on the shortlist."""
+    train, test = pydoc.split("train").subset(np.arange(1500)), pydoc.split("test").subset(np.arange(40))
+    training = ramify.TrainingConfig(epochs=2, min_steps=20)
+    options = {"surrogate": training} if cls is ramify.Astec else {}
+    model = cls(encoder=ramify.BagEncoder(dim=32), training=training, shortlist_size=50, verbose=0, **options)
+    model.fit(train.texts, train.labels())
+    plain = model.predict_topk(test.texts, 50)
+    listed = {int(i) for i in plain.ids.ravel()}
+    rare = [i for i in range(model.n_labels) if i not in listed][:12]
+    assert len(rare) == 12
+    found = model.predict_topk(test.texts, 10, allow=[model.labels_[i] for i in rare])
+    assert np.all(np.isin(found.ids, rare))
+    assert np.all(np.diff(found.scores, axis=1) < 0)
+    denied = sorted(listed)[::2]
+    found = model.predict_topk(test.texts, 10, deny=[model.labels_[i] for i in denied])
+    assert np.all(found.ids >= 0)
+    assert not np.isin(found.ids, denied).any()
+    scores = [dict(zip(i.tolist(), s.tolist(), strict=True)) for i, s in zip(plain.ids, plain.scores, strict=True)]
+    compared = 0
+    for own, ids, values in zip(scores, found.ids.tolist(), found.scores.tolist(), strict=True):
+        for label, value in zip(ids, values, strict=True):
+            if label in own:
+                assert value == pytest.approx(own[label], rel=1e-3)
+                compared += 1
+    assert compared > 100

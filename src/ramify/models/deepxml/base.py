@@ -33,12 +33,14 @@ from ramify.nn.heads.shortlist import ShortlistHead
 from ramify.nn.learner import Learner
 from ramify.nn.sampling.fixed import FixedShortlists
 from ramify.nn.validation import BlendValidator, CandidateSource, FixedCandidates
-from ramify.rank.blend import BlendMetrics, append_labels, best_beta, sigmoid_scores
+from ramify.rank.blend import BlendMetrics, append_labels, best_beta, scores_among, sigmoid_scores
 from ramify.rank.calibrate import RowCalibrator, fit_row_calibrator
 from ramify.rank.filters import LabelFilter, fill_up, keep_allowed
 
 ROWS_PER_BLOCK = 4096
 """Samples whose candidates are in memory together."""
+MAX_COMPARED = 100_000
+"""Pairs of ids that are compared directly; more are sorted."""
 CALIBRATED_LABELS = 100
 """Labels of a sample that the calibrator is fitted to."""
 
@@ -186,27 +188,43 @@ class DeepXMLModel(EncodedModel):
 
     def _rank_block(self, samples: Samples, k: int, threads: int, label_filter: LabelFilter | None) -> Ranked:
         """Rank samples whose candidates are in memory together."""
+        if label_filter is not None:
+            return self._rank_allowed(samples, k, threads, label_filter)
         n_labels = len(self.classifiers_[1])
         width = min(self.shortlist_size, n_labels)
-        # Allowed labels come beside the usual candidates, which the scores of a row are relative to.
-        allowed = None if label_filter is None else AllowedLabels(label_filter, max(k, width))
-        ids, similarities, phi = self._retrieve(samples, width, threads, allowed)
-        is_reranked, n_candidates = self.reranker_ is not None, ids.shape[1]
-        n_ranked = n_candidates if is_reranked or label_filter is not None else min(k, width)
+        ids, similarities, phi = self._retrieve(samples, width, threads)
+        n_ranked = min(k, width) if self.reranker_ is None else width
         ids, scores = native.neural.rank_blended(
             self.classifiers_, self.beta_, ids, sigmoid_scores(ids, similarities), phi, n_ranked, threads
         )
         if self.reranker_ is not None:
-            n_ranked = n_candidates if label_filter is not None else min(k, width)
-            ids, scores = self.reranker_.rank(samples, ids, scores, n_ranked, threads)
+            ids, scores = self.reranker_.rank(samples, ids, scores, min(k, width), threads)
         best = scores[:, :1]
-        if label_filter is not None:
-            return Ranked(*keep_allowed(ids, scores, label_filter.allowed, k), best)
         if k > width:  # labels beyond the shortlist follow by similarity
             more, similarities, _ = self._retrieve(samples, k, threads)
             more = unlisted(more, ids, n_labels)
             ids, scores = append_labels(ids, scores, more, sigmoid_scores(more, similarities), k, threads)
         return Ranked(ids, scores, best)
+
+    def _rank_allowed(self, samples: Samples, k: int, threads: int, label_filter: LabelFilter) -> Ranked:
+        """Rank the best allowed labels; their scores are relative to the usual candidates, as without a filter."""
+        width = min(self.shortlist_size, len(self.classifiers_[1]))
+        ids, similarities, phi = self._retrieve(samples, width, threads, AllowedLabels(label_filter, max(k, width)))
+        similarity_scores = sigmoid_scores(ids, similarities)
+        scores = scores_among(self.classifiers_, self.beta_, ids, similarity_scores, phi, width, threads)
+        is_allowed = (ids >= 0) & label_filter.allowed[np.maximum(ids, 0)]
+        if self.reranker_ is not None:
+            first = native.matrix.list_topk(ids[:, :width], scores[:, :width], min(RERANKED_LABELS, width), threads)
+            own = np.where(is_allowed, ids, np.int32(-1)), np.where(is_allowed, scores, np.float32(-np.inf))
+            ids, scores = (
+                np.hstack([first[0], unlisted(own[0], first[0], self.n_labels)]),
+                np.hstack([first[1], own[1]]),
+            )
+            width = first[0].shape[1]
+            scores = self.reranker_.scores_among(samples, ids, scores, width, threads)
+        best = scores[:, :width].max(axis=1, keepdims=True, initial=-np.inf)
+        order = native.matrix.list_topk(ids, scores, ids.shape[1], threads)
+        return Ranked(*keep_allowed(*order, label_filter.allowed, k), best)
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         samples = self._transform_samples(inputs)
@@ -330,6 +348,8 @@ def add_candidates(
 
 def unlisted(ids: IntArray, listed: IntArray, n_labels: int) -> IntArray:
     """Ids (n, m) of labels, -1 in place of those that are listed (n, k) in the same row already."""
+    if ids.size * listed.shape[1] <= MAX_COMPARED:
+        return np.where((ids[:, :, None] == listed[:, None, :]).any(axis=2), np.int32(-1), ids)
     rows = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels
     return np.where(np.isin(rows + ids, (rows + listed)[listed >= 0]), np.int32(-1), ids)
 

@@ -14,7 +14,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.nn.encoders import Encoder
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.heads.classifiers import Classifiers, load_classifiers, save_classifiers
-from ramify.rank.blend import append_labels
+from ramify.rank.blend import append_labels, scores_among
 
 RERANKED_LABELS = 100
 """Labels of a sample that are re-ranked."""
@@ -41,6 +41,14 @@ class Reranker:
         if k <= RERANKED_LABELS:
             return ranking
         return append_labels(*ranking, ids[:, rest], scores[:, rest], k, threads)
+
+    def scores_among(
+        self, samples: Samples, ids: IntArray, scores: FloatArray, n_among: int, threads: int
+    ) -> FloatArray:
+        """Scores (n, k) of labels with first scores (n, k), relative to the first `n_among` labels of their row."""
+        first_scores = np.where(ids >= 0, scores, np.float32(0))
+        phi = self.encoder.encode(samples, threads)
+        return scores_among(self.classifiers, self.beta, ids, first_scores, phi, n_among, threads)
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write the re-ranker into a model directory."""

@@ -98,6 +98,20 @@ class GraphClassifier:
         """Embeddings (n, D) for the ranker: if possible those that were not trained on the same samples."""
         return samples.features.dense if self.adapts_dense_features else phi
 
+    def path_to(self, label_id: int, phi: FloatArray) -> dict[str, float]:
+        """Return the best path of the graph to a label for one embedding (1, D), and the logit of its classifier."""
+        clusters = np.minimum(cluster_scores(cluster_logits(self.cluster_classifiers, phi), self.log_alpha)[0][0], 0)
+        edges = np.flatnonzero(self.graph.labels == label_id)
+        weights, bias = self.label_classifiers
+        parts = {"logit of the classifier": float(phi[0] @ weights[label_id] + bias[label_id])}
+        if len(edges):
+            cluster_of = np.searchsorted(self.graph.indptr, edges, side="right") - 1
+            best = int(np.argmax(clusters[cluster_of] + self.graph.scores[edges]))
+            cluster, edge = int(cluster_of[best]), float(np.exp(self.graph.scores[edges[best]]))
+            parts |= {"cluster": cluster, "score of the cluster": float(np.exp(clusters[cluster]))}
+            parts["score of its edge to the label"] = edge
+        return parts
+
     # ---- files ----
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:

@@ -39,7 +39,6 @@ from ramify.index.label_graph import (
     LabelGraph,
     build_clusters,
     build_edges,
-    cluster_scores,
     init_edge_logits,
     matched_clusters,
 )
@@ -50,6 +49,7 @@ from ramify.labels.representations import pifa_mixed
 from ramify.metrics.ranking import frequency_deciles
 from ramify.models.base import check_state
 from ramify.models.elias.graph_classifier import GraphClassifier
+from ramify.models.elias.neighbors import TrainingTexts
 from ramify.models.elias.ranker import RankerTraining, SparseRanker
 from ramify.models.elias.report import is_listed, search_report
 from ramify.models.encoded import SplitSamples
@@ -67,6 +67,7 @@ from ramify.nn.learner import Learner
 from ramify.nn.sampling.positives import Positives
 from ramify.nn.trainer import History
 from ramify.nn.validation import RankingValidator
+from ramify.rank.explanation import Neighbor
 from ramify.rank.filters import LabelFilter, fill_up
 from ramify.rank.linear import LinearConfig, ranking_config
 
@@ -131,6 +132,9 @@ class Elias(RankedModel):
         "transformer or dense features, 0.1 for an encoder trained on the same samples, whose embeddings overfit them",
         low=0,
     )
+    keep_texts: bool = param(
+        False, "keep the training texts in the model, so that `explain` shows the nearest ones; no effect on matrices"
+    )
     n_models: int = param(1, "members whose scores are averaged, each with clusters of its own", low=1)
 
     # ---- training ----
@@ -147,6 +151,10 @@ class Elias(RankedModel):
                 self.members_.append(self._fit_member(split, seed, name, checkpoints))
         if all(member.ranker is None for member in self.members_):
             self.ranker_features_ = None
+        self.texts_: TrainingTexts | None = None
+        if self.keep_texts and data.inputs.kind in ("text", "fields"):
+            phi = self.members_[0].encoder.encode(samples, resolve_threads(self.threads))
+            self.texts_ = TrainingTexts.of(data.inputs.data, data.Y, phi)
         checkpoints.clear()
 
     def _fit_member(
@@ -332,22 +340,14 @@ class Elias(RankedModel):
         return ids, np.where(ids >= 0, np.exp(scores), -np.inf).astype(np.float32)
 
     def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
-        """Return the best path to the label in the first member's graph, and the logit of its classifier."""
         member = self.members_[0]
-        phi = member.encoder.encode(self._transform_samples(inputs), 1)
-        clusters = np.minimum(
-            cluster_scores(cluster_logits(member.cluster_classifiers, phi), member.log_alpha)[0][0], 0
-        )
-        edges = np.flatnonzero(member.graph.labels == label_id)
-        weights, bias = member.label_classifiers
-        parts = {"logit of the classifier": float(phi[0] @ weights[label_id] + bias[label_id])}
-        if len(edges):
-            cluster_of = np.searchsorted(member.graph.indptr, edges, side="right") - 1
-            best = int(np.argmax(clusters[cluster_of] + member.graph.scores[edges]))
-            cluster, edge = int(cluster_of[best]), float(np.exp(member.graph.scores[edges[best]]))
-            parts |= {"cluster": cluster, "score of the cluster": float(np.exp(clusters[cluster]))}
-            parts["score of its edge to the label"] = edge
-        return parts
+        return member.path_to(label_id, member.encoder.encode(self._transform_samples(inputs), 1))
+
+    def _explain_neighbors(self, inputs: Inputs, label_id: int) -> list[Neighbor]:
+        if self.texts_ is None:
+            return []
+        phi = self.members_[0].encoder.encode(self._transform_samples(inputs), 1)
+        return self.texts_.nearest(phi[0], label_id, self.labels_)
 
     def _transformers(self) -> list[Transformer]:
         trained = [member.encoder for member in self.members_ if isinstance(member.encoder, Transformer)]
@@ -403,7 +403,8 @@ class Elias(RankedModel):
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
         members = [member.save_to(writer, f"model{i}_") for i, member in enumerate(self.members_)]
-        return {**self._save_samples(writer), "members": members}
+        texts = None if self.texts_ is None else self.texts_.save_to(writer, "texts_")
+        return {**self._save_samples(writer), "members": members, "texts": texts}
 
     def _load(self, store: Store, state: Any) -> None:
         state = check_state(store, state)
@@ -417,3 +418,7 @@ class Elias(RankedModel):
             prefix = f"model{i}_"
             encoder = self._load_encoder(store, info.get("encoder"), f"{prefix}encoder_", shape)
             self.members_.append(GraphClassifier.load_from(store, info, prefix, encoder, n_ranked, self.n_labels))
+        texts, dim = state.get("texts"), self.members_[0].encoder.dim
+        self.texts_ = None
+        if texts is not None:
+            self.texts_ = TrainingTexts.load_from(store, texts, "texts_", dim, self.n_labels)
