@@ -221,3 +221,29 @@ def test_damaged_blocks_are_refused_by_the_search(saved):
     run, _, path = saved
     with pytest.raises(ramify.ModelFormatError, match="damaged"):
         load(path).rank(*candidates(run, np.arange(9)), 5, 1)
+
+
+def test_the_ranker_sees_features_of_its_own(pydoc, tmp_path):
+    """By default stems and parts beside words; a model that was saved without them uses those of the encoder."""
+    train = pydoc.split("train")
+    X, y, new = train.texts[:400], train.labels()[:400], train.texts[400:420]
+    training = ramify.TrainingConfig(epochs=2, min_steps=10, validation_size=0)
+    options = {"encoder": ramify.BagEncoder(dim=16), "stage1": training, "stages": 1, "ranker": "sparse", "verbose": 0}
+    own, shared = (ramify.Elias(**options, **more).fit(X, y) for more in ({}, {"ranker_features": None}))
+    assert own.ranker_features_.n_features > own.features_.n_features
+    assert shared.ranker_features_ is None
+    for model in (own, shared):
+        n_features = (model.ranker_features_ or model.features_).n_features
+        assert len(model.members_[0].ranker.classifiers.block_starts) == n_features + 1
+        model.save(tmp_path / "m")
+        opened, ranking = ramify.load(tmp_path / "m"), model.predict_topk(new, 5)
+        assert np.array_equal(opened.predict_topk(new, 5).scores, ranking.scores)
+    manifest = json.loads(
+        (tmp_path / "m" / "manifest.json").read_text()
+    )  # of `shared`, as it was without the parameter
+    del manifest["params"]["ranker_features"], manifest["state"]["model"]["ranker_features"]
+    (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
+    opened = ramify.load(tmp_path / "m")
+    assert np.array_equal(opened.predict_topk(new, 5).scores, shared.predict_topk(new, 5).scores)
+    plain = ramify.Elias(**{**options, "ranker": None}).fit(X, y)
+    assert plain.ranker_features_ is None  # nothing to rank with
