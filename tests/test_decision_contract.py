@@ -61,6 +61,8 @@ def test_label_filters(make):
         ({"deny": ["red"]}, {"fox", "hen", "egg", "whale"}),
         ({"allow": ["fox", "hen"], "deny": ["hen"]}, {"fox"}),
         ({"allow": model.label_filter(allow_prefix=("f", "h"))}, {"fox", "hen"}),
+        ({"deny": model.label_filter(allow_prefix=("f", "h"))}, {"egg", "red", "whale"}),
+        ({"allow": ["fox", "egg"], "deny": model.label_filter(allow=["fox"])}, {"egg"}),
         ({"allow": model.label_filter(where=lambda label, _: len(label) == 3), "deny": ["egg"]}, {"fox", "hen", "red"}),
     ):
         ranking = model.predict_topk(TEXTS, k=2, **options)

@@ -86,4 +86,6 @@ def test_filters_of_another_model_are_refused(model):
     other = ramify.Popular().fit(["a"], [["x"]])
     with pytest.raises(ramify.DataError, match="the filter has 1 labels"):
         model.predict_topk(["a"], allow=other.label_filter())
+    with pytest.raises(ramify.DataError, match="the filter has 1 labels"):
+        model.predict_topk(["a"], deny=other.label_filter())
     assert "1 of 1 labels" in repr(other.label_filter())

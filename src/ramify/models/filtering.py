@@ -109,11 +109,18 @@ def rank_more_labels(model: Model, inputs: Inputs, k: int, label_filter: LabelFi
 
 
 def _make_filter(model: Model, allow: Any, deny: Any) -> LabelFilter:
-    if not isinstance(allow, LabelFilter):
+    """Return the filter of what is allowed and not denied, each given as labels or as a filter."""
+    prepared = [given for given in (allow, deny) if isinstance(given, LabelFilter)]
+    for given in prepared:
+        if len(given.allowed) != model.n_labels:
+            raise DataError(f"the filter has {len(given.allowed)} labels, the model {model.n_labels}")
+    if not prepared:
         return model.label_filter(allow=allow, deny=deny)
-    if len(allow.allowed) != model.n_labels:
-        raise DataError(f"the filter has {len(allow.allowed)} labels, the model {model.n_labels}")
-    return allow if deny is None else LabelFilter(allow.allowed & model.label_filter(deny=deny).allowed)
+    if deny is None:
+        return prepared[0]
+    allowed = allow if isinstance(allow, LabelFilter) else model.label_filter(allow=allow)
+    rest = ~deny.allowed if isinstance(deny, LabelFilter) else model.label_filter(deny=deny).allowed
+    return LabelFilter(allowed.allowed & rest)
 
 
 def _is_by_row(given: Any) -> bool:

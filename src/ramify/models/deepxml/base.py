@@ -247,7 +247,11 @@ class DeepXMLModel(EncodedModel):
 
     def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
         """Return the two parts of the blended score: classifier and similarity, each before normalization by row."""
-        ids, similarities, phi = self._retrieve(self._transform_samples(inputs), self.n_labels, 1)
+        mask = np.zeros(self.n_labels, bool)
+        mask[label_id] = True
+        width = min(self.shortlist_size, self.n_labels)
+        samples, allowed = self._transform_samples(inputs), AllowedLabels(LabelFilter(mask), 1)
+        ids, similarities, phi = self._retrieve(samples, width, 1, allowed)
         weights, bias = self.classifiers_
         parts = {"beta": self.beta_, "logit of the classifier": float(phi[0] @ weights[label_id] + bias[label_id])}
         at = np.flatnonzero(ids[0] == label_id)
