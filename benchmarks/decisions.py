@@ -113,7 +113,7 @@ def print_rules(dev: Rows, test: Rows, calibration: Calibration) -> None:
     """Print the metrics of each rule on test rows."""
     held, p = dev.held_out(calibration(dev.scores)), calibration(test.scores)
     raw = max(
-        (ramify.Threshold(t, of="score") for t in np.linspace(0.01, 0.99, 99)),
+        (ramify.Threshold(t / 100, of="score") for t in range(1, 100)),
         key=lambda rule: mean_f1(held.hits, held.n_true, rule.choose(dev.ids, dev.scores).sum(axis=1)),
     )
     rules = [(parse_rule(name).fit(held), p) for name in RULES]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ramify.base.config import param
 from ramify.base.mixed import Mixed
+from ramify.base.types import Csr
 from ramify.features.concat import Concat
 from ramify.features.defaults import text_features
 from ramify.features.tfidf import Tfidf
@@ -15,6 +16,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.encoded import EncodedModel
 from ramify.models.features import load_features
+from ramify.models.memory import measure_sizes
 from ramify.nn.encoders.samples import Samples
 
 
@@ -36,12 +38,21 @@ class RankedModel(EncodedModel):
     def _has_ranker(self) -> bool:
         """Whether a ranker is trained."""
 
+    def _given_features(self, inputs: Inputs) -> Tfidf | Concat | None:
+        """Return the features of the ranker; None if there is no ranker, or it sees those of the encoder."""
+        return self.ranker_features if self._has_ranker and inputs.kind in ("text", "fields") else None
+
+    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
+        given = self._given_features(inputs)
+        own = 0 if given is None else measure_sizes(inputs, Y, given).features
+        return super()._training_bytes(inputs, Y) + own
+
     def _fit_samples(self, inputs: Inputs) -> Samples:
-        samples = super()._fit_samples(inputs)
+        samples, given = super()._fit_samples(inputs), self._given_features(inputs)
         self.ranker_features_: Tfidf | Concat | None = None
-        if self.ranker_features is None or not self._has_ranker or inputs.kind in ("sparse", "dense"):
+        if given is None:
             return samples
-        self.ranker_features_ = self.ranker_features.clone()
+        self.ranker_features_ = given.clone()
         return replace(samples, ranked=Mixed.of(self.ranker_features_.fit_transform(inputs.data)))
 
     def _transform_samples(self, inputs: Inputs) -> Samples:
