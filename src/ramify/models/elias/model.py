@@ -51,7 +51,7 @@ from ramify.models.base import check_state
 from ramify.models.elias.graph_classifier import GraphClassifier
 from ramify.models.elias.neighbors import TrainingTexts
 from ramify.models.elias.ranker import RankerTraining, SparseRanker
-from ramify.models.elias.report import is_listed, search_report
+from ramify.models.elias.report import history_table, is_listed, search_report
 from ramify.models.encoded import SplitSamples
 from ramify.models.ranked import RankedModel
 from ramify.models.training_data import TrainingData
@@ -392,12 +392,7 @@ class Elias(RankedModel):
 
     def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
         """Return the tables of `index_report`, and the training history."""
-        tables = self.index_report(X, y).tables()
-        history = [
-            [f"{i + 1}", f"{loss:.5f}", "–" if score is None else f"{score:.2f}"]
-            for i, (loss, score) in enumerate(self.members_[0].history)
-        ]
-        return {**tables, "training": [["epoch", "loss", "validation nDCG@5"], *history]}
+        return {**self.index_report(X, y).tables(), "training": history_table(self.members_[0].history)}
 
     # ---- files ----
 
@@ -418,7 +413,5 @@ class Elias(RankedModel):
             prefix = f"model{i}_"
             encoder = self._load_encoder(store, info.get("encoder"), f"{prefix}encoder_", shape)
             self.members_.append(GraphClassifier.load_from(store, info, prefix, encoder, n_ranked, self.n_labels))
-        texts, dim = state.get("texts"), self.members_[0].encoder.dim
-        self.texts_ = None
-        if texts is not None:
-            self.texts_ = TrainingTexts.load_from(store, texts, "texts_", dim, self.n_labels)
+        dim = self.members_[0].encoder.dim
+        self.texts_ = TrainingTexts.load_from(store, state.get("texts"), "texts_", dim, self.n_labels)

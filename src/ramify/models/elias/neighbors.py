@@ -71,8 +71,10 @@ class TrainingTexts:
         return {"n": len(self.embeddings)}
 
     @classmethod
-    def load_from(cls, store: Store, info: Any, prefix: str, dim: int, n_labels: int) -> TrainingTexts:
-        """Open what `save_to` wrote."""
+    def load_from(cls, store: Store, info: Any, prefix: str, dim: int, n_labels: int) -> TrainingTexts | None:
+        """Open what `save_to` wrote; None if the model has kept nothing."""
+        if info is None:
+            return None
         n = info.get("n") if isinstance(info, dict) else None
         if not isinstance(n, int) or n < 0:
             raise ModelFormatError(f"the manifest of {store.path} does not describe the training texts")

@@ -11,6 +11,7 @@ from ramify.base.sparse import entry_rows
 from ramify.base.types import BoolArray, Csr, IntArray
 from ramify.index.graph_report import PRUNING_METRICS, PruningResult, SearchReport
 from ramify.metrics.report import evaluate
+from ramify.nn.trainer import History
 
 if TYPE_CHECKING:
     from ramify.models.elias.model import Elias
@@ -48,3 +49,11 @@ def is_listed(shortlists: IntArray, Y: Csr) -> BoolArray:
     true = entry_rows(Y).astype(np.int64) * Y.shape[1] + Y.indices
     listed = (np.arange(len(shortlists), dtype=np.int64)[:, None] * Y.shape[1] + shortlists)[shortlists >= 0]
     return np.isin(true, listed)
+
+
+def history_table(history: History) -> list[list[str]]:
+    """Loss and validation nDCG@5 of each epoch, below a header."""
+    rows = [
+        [f"{i + 1}", f"{loss:.5f}", "–" if score is None else f"{score:.2f}"] for i, (loss, score) in enumerate(history)
+    ]
+    return [["epoch", "loss", "validation nDCG@5"], *rows]
