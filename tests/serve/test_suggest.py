@@ -82,6 +82,8 @@ def test_filters(client, model):
     answer = ask(client, input=TEXT, deny=["whale"])
     assert "http://ex.org/whale" not in dict(pairs(answer["results"][0]))
     assert len(answer["results"][0]["labels"]) == model.n_labels - 1
+    answer = ask(client, input=TEXT, allow=allowed, rule="top-k=1")
+    assert [pairs(r) for r in answer["results"]] == expected(model.predict_sets([TEXT], rule="top-k=1", allow=allowed))
 
 
 @pytest.mark.parametrize(("language", "name"), [("de", "Wal"), ("en", "whale"), ("fr", "whale")])
@@ -140,7 +142,6 @@ BAD = [
     (b'{"input": "a", "rule": "default", "model": "fields"}', 422, "no decision rule of its own"),
     (b'{"input": "a", "rule": "nonsense"}', 422, "unknown decision rule"),
     (b'{"input": "a", "rule": "target-precision=0.5"}', 422, "has not been fitted"),
-    (b'{"input": "a", "rule": "top-k=3", "allow": ["cat"]}', 422, "cannot be combined"),
     (b'{"input": "a", "threshold": "1"}', 422, '"threshold" must be a number'),
     (b'{"input": "a", "threshold": 1e999}', 422, '"threshold" must be a number'),
     (b'{"input": "a", "allow": "cat"}', 422, '"allow" must be a list'),

@@ -106,8 +106,6 @@ def _options(request: SuggestRequest, value: dict[str, Any], settings: Settings)
             request.without = tuple(words)
     if request.explain and len(request.documents) > 1:
         raise Problem(422, '"explain" takes a single input; send the texts one by one')
-    if request.rule is not None and (request.allow is not None or request.deny is not None):
-        raise Problem(422, '"rule" cannot be combined with "allow" and "deny"')
 
 
 def _explain(given: Any, settings: Settings) -> int | list[Any]:

@@ -66,7 +66,7 @@ class SuggestJob:
                     documents, self.k, probabilities=self._request.probabilities, allow=self._filter
                 )
             else:
-                ranking = model.predict_sets(documents, rule=self._rule)
+                ranking = model.predict_sets(documents, rule=self._rule, allow=self._filter)
         except ValueError as error:  # an option that does not suit the model
             raise Problem(422, str(error)) from None
         return list(zip(ranking.ids.tolist(), ranking.scores.tolist(), strict=True))

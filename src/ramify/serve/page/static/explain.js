@@ -72,7 +72,7 @@ function draw(entry, { explanation, facts }) {
   place.removeAttribute("aria-busy");
   const parts = [heading(entry, explanation)];
   if (entry.name !== null && entry.name !== undefined) parts.push(el("p", { class: "uri" }, bdi(shownLabel(entry.label))));
-  parts.push(legend(explanation), words(explanation), ...termTable(explanation), ...path(explanation, facts), ...similar(facts));
+  parts.push(legend(explanation), words(explanation), ...termTable(explanation), ...path(explanation, facts), ...similar(facts), ...nearest(explanation));
   place.replaceChildren(...parts);
   place.scrollTop = left;
   if (isNew && place.getBoundingClientRect().top > innerHeight * 0.8) place.scrollIntoView({ block: "start" });
@@ -197,6 +197,16 @@ function similar(facts) {
   }
   parts.push(el("p", { class: "muted" }, `${count(facts.samples)} training samples have this label.`));
   return parts;
+}
+
+function nearest({ neighbors }) {
+  if (!neighbors?.length) return [];
+  const items = neighbors.map((other) => {
+    const text = typeof other.text === "string" ? other.text : Object.values(other.text).join(" ");
+    return el("li", {}, bdi(text.length > 200 ? `${text.slice(0, 199)}…` : text),
+      el("span", { class: "value" }, number(other.similarity)), other.has_label ? el("small", {}, "has this label") : null);
+  });
+  return [el("h3", {}, "Nearest training texts"), el("ul", { class: "path" }, ...items)];
 }
 
 document.addEventListener("keydown", (event) => {

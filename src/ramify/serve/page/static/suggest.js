@@ -30,7 +30,7 @@ const ask = latest(async (signal) => {
   if (text === null) return { labels: [], text };
   const body = { input: text, ...options() };
   const wanted = $("filter").value.trim();
-  if (wanted && !body.rule) {
+  if (wanted) {
     const query = new URLSearchParams({ q: wanted, model: state.model.name, limit: 1000 });
     const found = await request(`v1/labels?${query}`, { signal });
     if (!found.labels.length) return { labels: [], text, nothing: `No label of the model has “${wanted}” in its name.` };
@@ -44,8 +44,7 @@ const ask = latest(async (signal) => {
     body.without = without;
   }
   const answer = await suggest(body, signal);
-  let { labels } = answer.results[0];
-  if (wanted && body.rule) labels = labels.filter((entry) => `${nameOf(entry)} ${shownLabel(entry.label)}`.toLowerCase().includes(wanted.toLowerCase()));
+  const { labels } = answer.results[0];
   return { labels, text, probabilities: answer.probabilities, took: performance.now() - started };
 });
 
