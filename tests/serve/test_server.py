@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import json
 import os
 import signal
 import socket
@@ -167,3 +168,20 @@ def test_a_unix_socket(model_path, tmp_path):
         httpx.Client(transport=transport, base_url="http://ramify") as client,
     ):
         assert client.post("/v1/suggest", json={"input": "whale"}).status_code == 200
+
+
+def test_clients_that_leave_take_their_texts_along(served):
+    client, _, address = served
+    host, port = address.removeprefix("http://").split(":")
+    body = json.dumps({"input": TEXTS * (500 // len(TEXTS))}).encode()
+    head = "POST /v1/suggest HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Type: application/json\r\n"
+    request = head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+    def given_up() -> bool:
+        for _ in range(8):
+            with socket.create_connection((host, int(port))) as connection:
+                connection.sendall(request)
+        return 'status="499"' in client.get("/metrics").text
+
+    _wait_for(given_up)
+    _wait_for(lambda: client.get("/readyz").json().get("queue") == 0)

@@ -12,7 +12,7 @@ from serving import run
 from ramify.base.errors import DataError
 from ramify.serve.problems import Problem
 from ramify.serve.settings import Settings
-from ramify.serve.work import WorkQueue
+from ramify.serve.work import WorkQueue, give_up
 
 
 @dataclass
@@ -197,3 +197,25 @@ def test_a_request_that_was_given_up_is_forgotten():
         return await queue.submit(Doubling([2]), "me")
 
     assert in_queue(use) == b"[4]"
+
+
+def test_texts_of_clients_that_have_gone_are_not_ranked():
+    async def use(queue):
+        event, blocker = await occupied(queue)
+        gone, seen = {}, []
+        tasks = [
+            asyncio.create_task(queue.submit(Doubling([n], seen=seen), "me", scope=scope))
+            for n, scope in ((5, gone), (6, {}))
+        ]
+        await asyncio.sleep(0.01)
+        give_up(gone)
+        with pytest.raises(Problem, match="closed the connection"):
+            await tasks[0]
+        event.set()
+        assert await tasks[1] == b"[12]"
+        await blocker
+        assert seen == [[6]]
+        assert queue.texts == 0
+        assert queue._clients == {}
+
+    in_queue(use)

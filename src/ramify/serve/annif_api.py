@@ -114,7 +114,7 @@ class AnnifApi:
             raise Problem(400, f'language "{options.language}" not supported by vocabulary')
         texts = [requests.as_document(loaded, text, metadata) for text, metadata in documents]
         job = requests.AnnifJob(loaded, texts, options, self._service.settings.max_k, identities)
-        return await self._service.work.submit(job, client_of(scope), is_annif=True)
+        return await self._service.work.submit(job, client_of(scope), is_annif=True, scope=scope)
 
     async def learn(self, name: str, scope: Scope, receive: Receive) -> bytes:
         """``POST /projects/{id}/learn``: models are trained by ``ramify train``."""

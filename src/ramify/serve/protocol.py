@@ -1,4 +1,4 @@
-"""HTTP connections whose clients must send their requests in time; uvicorn itself waits forever."""
+"""HTTP connections whose clients must send their requests in time, and wait for the answers; uvicorn does not care."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ramify.serve.problems import Problem
+from ramify.serve.work import give_up
 
 
 def timed_protocol(seconds: float) -> type[HttpToolsProtocol]:
     """Return a protocol that closes connections whose headers do not arrive within some seconds.
 
-    The time of bodies is limited where they are read (`bodies.read_body`), that of idle connections by uvicorn.
+    The time of bodies is limited where they are read (`bodies.read_body`), that of idle connections by uvicorn. A client
+    that leaves takes its texts out of the queue.
     """
 
     class TimedProtocol(HttpToolsProtocol):
@@ -26,6 +28,8 @@ def timed_protocol(seconds: float) -> type[HttpToolsProtocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_timer()
+            if self.cycle is not None and not self.cycle.response_complete:
+                give_up(self.cycle.scope)
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:

@@ -69,7 +69,7 @@ class Service:
             job = SuggestJob(loaded, request)
         else:  # the first filter makes an index of all names
             job = await asyncio.to_thread(SuggestJob, loaded, request)
-        return await self.work.submit(job, client_of(scope))
+        return await self.work.submit(job, client_of(scope), scope=scope)
 
     async def body(self, scope: Scope, receive: Receive) -> bytes:
         """Body of a request, within the limits."""

@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, MutableMapping
 from typing import Any, Protocol
 
 from ramify.base.errors import DataError
@@ -21,6 +21,8 @@ from ramify.serve.problems import Problem, busy
 from ramify.serve.settings import Settings
 
 log = logging.getLogger("ramify.serve")
+WAITING = "ramify.waiting"
+"""Key of a request's ASGI scope: the future that it waits for."""
 
 
 class Job(Protocol):
@@ -76,12 +78,19 @@ class WorkQueue:
             thread.join()
         self._threads.clear()
 
-    async def submit(self, job: Job, client: str, *, is_annif: bool = False) -> bytes:
-        """Queue a job and wait for its answer; raises `Problem` if there is too much to do."""
+    async def submit(
+        self, job: Job, client: str, *, is_annif: bool = False, scope: MutableMapping[str, Any] | None = None
+    ) -> bytes:
+        """Queue a job and wait for its answer; raises `Problem` if there is too much to do.
+
+        With the scope of the request, `give_up` ends the waiting.
+        """
         size = len(job.documents)
         self._admit(size, client, self._settings.annif_queue if is_annif else self._settings.max_queue)
         wait = self._settings.annif_wait if is_annif else self._settings.wait
         future: asyncio.Future[bytes] = self._loop.create_future()
+        if scope is not None:
+            scope[WAITING] = future
         entry = _Entry(job, size, client, time.monotonic() + wait, future)
         self.texts += size
         self._clients[client] = self._clients.get(client, 0) + size
@@ -138,9 +147,11 @@ class WorkQueue:
     def _answer(self, entries: list[_Entry]) -> None:
         now = time.monotonic()
         groups: dict[Hashable, list[_Entry]] = {}
-        late = []
+        late: list[tuple[_Entry, Any]] = []
         for entry in entries:
-            if now > entry.deadline:
+            if entry.future.done():  # nobody waits for the answer
+                late.append((entry, None))
+            elif now > entry.deadline:
                 late.append((entry, busy(self._settings.wait)))
             else:
                 groups.setdefault(entry.job.key, []).append(entry)
@@ -165,6 +176,13 @@ class WorkQueue:
             answers.append((entry, _attempt(entry.job.finish, result[row : row + entry.size])))
             row += entry.size
         return answers
+
+
+def give_up(scope: MutableMapping[str, Any]) -> None:
+    """End the waiting of a request whose client has gone: its texts are not ranked any more."""
+    future = scope.get(WAITING)
+    if future is not None and not future.done():
+        future.set_exception(Problem(499, "the client has closed the connection", title="Client Closed Request"))
 
 
 def _attempt(finish: Callable[[Any], bytes], rows: Any) -> Any:
