@@ -14,8 +14,8 @@ from ramify.serve.work import give_up
 def timed_protocol(seconds: float) -> type[HttpToolsProtocol]:
     """Return a protocol that closes connections whose headers do not arrive within some seconds.
 
-    The time of bodies is limited where they are read (`bodies.read_body`), that of idle connections by uvicorn. A client
-    that leaves takes its texts out of the queue.
+    The time of bodies is limited where they are read (`bodies.read_body`), that of idle connections by uvicorn. A
+    client that leaves takes its texts out of the queue.
     """
 
     class TimedProtocol(HttpToolsProtocol):
