@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Hashable, MutableMapping
+from collections.abc import Callable, Hashable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from ramify.base.errors import DataError
@@ -178,7 +178,7 @@ class WorkQueue:
         return answers
 
 
-def give_up(scope: MutableMapping[str, Any]) -> None:
+def give_up(scope: Mapping[str, Any]) -> None:
     """End the waiting of a request whose client has gone: its texts are not ranked any more."""
     future = scope.get(WAITING)
     if future is not None and not future.done():
