@@ -100,7 +100,7 @@ struct PyAnalyzer {
 
     PyAnalyzer(const std::string& unit, int min_n, int max_n, bool lowercase, int min_token,
                const std::vector<std::string>& stop_words, bool drop_numbers, bool split_unspaced, bool detect_language,
-               const std::string& stemmer) {
+               const std::string& stemmer, std::int64_t n_lead, float lead_weight) {
         spec.is_split = unit == "token";
         spec.unit = unit == "word" || unit == "token" ? TermUnit::word
                     : unit == "char"                  ? TermUnit::chars
@@ -114,6 +114,9 @@ struct PyAnalyzer {
         spec.split_unspaced = split_unspaced;
         spec.detect_language = detect_language;
         spec.stemmer = stemmer_language(stemmer);
+        if (n_lead < 0 || !(lead_weight > 0.0f)) throw std::invalid_argument("the weight of the lead must be above 0");
+        spec.n_lead = static_cast<std::size_t>(n_lead);
+        spec.lead_weight = lead_weight;
         if (spec.stemmer == Language::none && !stemmer.empty())
             throw std::invalid_argument("there is no stemmer for " + stemmer);
         for (std::string word : stop_words) {
@@ -271,13 +274,35 @@ public:
 
     CsrParts transform(Texts::List texts, std::vector<float> weights, int threads) const {
         FieldCorpus corpus(texts, std::move(weights), analyzer_.spec.lowercase, threads);
-        return give_rows([&] {
-            return tfidf_rows(analyzer_.spec, vocabulary_, part_indptr_ ? &subwords_ : nullptr, weighting_,
-                              corpus.corpus, threads);
-        });
+        const TfidfBlock only = block(1.0f);
+        return give_rows([&] { return tfidf_rows({&only, 1}, corpus.corpus, threads); });
+    }
+
+    // The rows of several, beside each other, each multiplied by its factor. The texts are the same for all, and all or
+    // none of them convert to lower case.
+    static CsrParts transform_together(const std::vector<const PyTfidf*>& several, const std::vector<float>& factors,
+                                       Texts::List texts, std::vector<float> weights, int threads) {
+        if (several.empty() || several.size() != factors.size())
+            throw std::invalid_argument("every block of features needs a factor");
+        std::vector<TfidfBlock> blocks;
+        std::int64_t n_columns = 0;
+        for (std::size_t i = 0; i < several.size(); ++i) {
+            blocks.push_back(several[i]->block(factors[i]));
+            n_columns += blocks[i].vocabulary.n_terms;
+            if (blocks[i].spec->lowercase != blocks[0].spec->lowercase)
+                throw std::invalid_argument("either all blocks of features or none convert to lower case");
+        }
+        if (n_columns > std::numeric_limits<std::int32_t>::max())
+            throw std::length_error("more than 2,147,483,647 columns: raise min_df");
+        FieldCorpus corpus(texts, std::move(weights), blocks[0].spec->lowercase, threads);
+        return give_rows([&] { return tfidf_rows(blocks, corpus.corpus, threads); });
     }
 
 private:
+    TfidfBlock block(float factor) const {
+        return {&analyzer_.spec, vocabulary_, part_indptr_ ? &subwords_ : nullptr, weighting_, &word_columns_, factor};
+    }
+
     PyAnalyzer analyzer_;
     In<std::uint64_t> offsets_;
     In<std::uint8_t> bytes_, slots_;
@@ -288,6 +313,7 @@ private:
     VocabularyView vocabulary_;
     SubwordView subwords_;
     Weighting weighting_;
+    mutable WordColumnsPool word_columns_;
 };
 
 struct PyXmcText {
@@ -332,10 +358,10 @@ struct PyXmcText {
 void bind_text(nb::module_& m) {
     nb::class_<PyAnalyzer>(m, "Analyzer")
         .def(nb::init<const std::string&, int, int, bool, int, const std::vector<std::string>&, bool, bool, bool,
-                      const std::string&>(),
+                      const std::string&, std::int64_t, float>(),
              nb::arg("unit"), nb::arg("min_n"), nb::arg("max_n"), nb::arg("lowercase"), nb::arg("min_token"),
              nb::arg("stop_words"), nb::arg("drop_numbers"), nb::arg("split_unspaced"), nb::arg("detect_language"),
-             nb::arg("stemmer"));
+             nb::arg("stemmer"), nb::arg("n_lead"), nb::arg("lead_weight"));
     m.def("detect_languages", detect_languages, nb::arg("texts"), nb::arg("n_fields"), nb::arg("threads"));
     m.def("stem_words", stem_words, nb::arg("language"), nb::arg("words"));
     m.def("stemmer_languages", stemmer_languages);
@@ -389,7 +415,9 @@ void bind_text(nb::module_& m) {
              nb::arg("analyzer"), array("offsets"), array("bytes"), array("slots"), array("hash_key"),
              array("idf").none(), array("part_indptr").none(), array("parts").none(), array("part_costs").none(),
              nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"))
-        .def("transform", &PyTfidf::transform, nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"));
+        .def("transform", &PyTfidf::transform, nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"))
+        .def_static("transform_together", &PyTfidf::transform_together, nb::arg("blocks"), nb::arg("factors"),
+                    nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"));
 
     nb::class_<PyXmcText>(m, "XmcText")
         .def(nb::init<std::int64_t, std::int64_t, bool, std::int64_t, int>(), nb::arg("n_features"),

@@ -50,22 +50,31 @@ UnicodeTable::UnicodeTable(Classify classify) : classify_(classify), table_(tabl
     for (std::uint32_t c = 0; c < table_size; ++c) table_[c] = classify(c);
 }
 
-void Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence) {
+std::size_t Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence,
+                              std::size_t n_lead, bool same_words) {
     n_grams_.clear();
     borders_.clear();
+    n_lead_terms_ = 0;
     if (text.length > 500'000'000) throw std::length_error("a single text has more than 500 million characters");
     switch (spec.unit) {
         case TermUnit::word: {
-            std::size_t n_tokens = tokenize(spec, text);
-            if (spec.normalizes()) {
-                if (spec.detect_language) detect_languages(spec, evidence, n_tokens);
-                n_tokens = normalize(spec, n_tokens);
-            }
-            return join_tokens(spec, n_tokens);
+            const std::size_t n_words = read_words(spec, text, evidence, same_words);
+            n_lead = std::min(n_lead, n_words);
+            const std::size_t n_tokens = spec.normalizes() ? normalize(spec, n_words, n_lead) : n_words;
+            join_tokens(spec, n_tokens, n_lead);
+            return n_words;
         }
-        case TermUnit::chars: return chars(spec, text);
-        case TermUnit::chars_in_words: return chars_in_words(spec, text);
+        case TermUnit::chars: chars(spec, text); break;
+        case TermUnit::chars_in_words: chars_in_words(spec, text); break;
     }
+    return 0;
+}
+
+std::size_t Analyzer::read_words(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence,
+                                 bool same_words) {
+    const std::size_t n_words = same_words && has_words_ && !has_unspaced_marks_ ? n_words_ : tokenize(spec, text);
+    if (spec.detect_language) detect_languages(spec, evidence, n_words);
+    return n_words;
 }
 
 void Analyzer::reserve_bytes(std::int64_t n_code_points) {
@@ -102,12 +111,15 @@ std::size_t Analyzer::tokenize(const AnalyzerSpec& spec, const TextView& text) {
             word_[i / 64] |= std::uint64_t{text.at(static_cast<std::int64_t>(i)) != 0x1f} << (i % 64);
     }
     bool all_ascii = true;
+    has_unspaced_marks_ = false;
     for (std::size_t w = 0; w < n_masks; ++w) {
         for (std::uint64_t wide = wide_[w]; wide != 0; wide &= wide - 1) {
             all_ascii = false;
             const int bit = std::countr_zero(wide);
             const std::uint32_t c = code_point(static_cast<std::int64_t>(w) * 64 + bit);
-            if (unicode.is_word(c) || (spec.split_unspaced && is_unspaced(c))) word_[w] |= std::uint64_t{1} << bit;
+            const bool is_mark = !unicode.is_word(c) && is_unspaced(c);
+            has_unspaced_marks_ |= is_mark;
+            if (unicode.is_word(c) || (spec.split_unspaced && is_mark)) word_[w] |= std::uint64_t{1} << bit;
         }
     }
 
@@ -151,7 +163,9 @@ std::size_t Analyzer::tokenize(const AnalyzerSpec& spec, const TextView& text) {
         carry = mask >> 63;
     }
 
-    return static_cast<std::size_t>(token - tokens_.data());
+    n_words_ = static_cast<std::size_t>(token - tokens_.data());
+    has_words_ = true;
+    return n_words_;
 }
 
 // Documents may change their language, as from title to abstract: neighboring words decide, then the document.
@@ -184,52 +198,62 @@ void Analyzer::put_normalized(const char32_t* begin, const char32_t* end) {
     if (n_other_ > 0xf0000000u) throw std::length_error("the terms of a single text have more than 4 GB");
 }
 
-std::size_t Analyzer::normalize(const AnalyzerSpec& spec, std::size_t n_tokens) {
+std::size_t Analyzer::normalize(const AnalyzerSpec& spec, std::size_t n_tokens, std::size_t& n_lead) {
+    const std::size_t lead_end = n_lead;
     normalized_.clear();
     n_other_ = 0;
-    if (stems_.empty()) stems_.resize(1 << 12);
     for (std::size_t i = 0; i < n_tokens; ++i) {
-        const Language language = spec.detect_language ? languages_[i / segment] : spec.stemmer;
-        const TermKey word = key(tokens_[i], process_key());
-        CachedStem& cached = stems_[(word.hash ^ static_cast<std::size_t>(language)) & (stems_.size() - 1)];
-        if (cached.is_of(word, language)) {
-            if (other_bytes_.size() < n_other_ + 64) other_bytes_.resize((n_other_ + 64) * 2);
-            std::uint8_t* const out = other_bytes_.data() + n_other_;
-            std::memcpy(out, cached.stem.data(), cached.stem.size());
-            out[cached.stem_length] = ' ';
-            normalized_.push_back({static_cast<std::uint32_t>(n_other_), cached.stem_length});
-            n_other_ += cached.stem_length + 1u;
-            continue;
-        }
-        bool number = true, unspaced = false;
-        letters_.clear();
-        for (const std::uint8_t *p = word.bytes, *const end = p + word.length; p < end;) {
-            const std::uint32_t c = decode(p);
-            number &= is_digit(c);
-            unspaced |= is_unspaced(c);
-            letters_.push_back(c);
-        }
-        if (number && spec.drop_numbers) continue;
-        if (unspaced && spec.split_unspaced) {
-            put_pairs();
-            continue;
-        }
-        stem(language, letters_);
-        put_normalized(letters_.data(), letters_.data() + letters_.size());
-        const std::uint32_t length = letters_.empty() ? 0 : normalized_.back().length;
-        if (!number && !unspaced && word.length <= 16 && length > 0 && length <= 16) {
-            cached = {word.first,
-                      word.last,
-                      static_cast<std::uint8_t>(word.length),
-                      language,
-                      static_cast<std::uint8_t>(length),
-                      {}};
-            std::memcpy(cached.stem.data(), other_bytes_.data() + normalized_.back().start, length);
-        }
+        if (i == lead_end) n_lead = normalized_.size();
+        put_word(spec, i);
     }
+    if (lead_end == n_tokens) n_lead = normalized_.size();
     bytes_.swap(other_bytes_);
     tokens_.swap(normalized_);
+    has_words_ = false;
     return tokens_.size();
+}
+
+std::span<const Analyzer::Term> Analyzer::normalize_word(const AnalyzerSpec& spec, std::size_t i) {
+    normalized_.clear();
+    n_other_ = 0;
+    put_word(spec, i);
+    return normalized_;
+}
+
+// Appends what the word is replaced with.
+void Analyzer::put_word(const AnalyzerSpec& spec, std::size_t i) {
+    if (stems_.empty()) stems_.resize(1 << 12);
+    const Language language = word_language(spec, i);
+    const TermKey word = key(tokens_[i], process_key());
+    CachedStem& cached = stems_[(word.hash ^ static_cast<std::size_t>(language)) & (stems_.size() - 1)];
+    if (cached.is_of(word, language)) {
+        if (other_bytes_.size() < n_other_ + 64) other_bytes_.resize((n_other_ + 64) * 2);
+        std::uint8_t* const out = other_bytes_.data() + n_other_;
+        std::memcpy(out, cached.stem.data(), cached.stem.size());
+        out[cached.stem_length] = ' ';
+        normalized_.push_back({static_cast<std::uint32_t>(n_other_), cached.stem_length});
+        n_other_ += cached.stem_length + 1u;
+        return;
+    }
+    bool number = true, unspaced = false;
+    letters_.clear();
+    for (const std::uint8_t *p = word.bytes, *const end = p + word.length; p < end;) {
+        const std::uint32_t c = decode(p);
+        number &= is_digit(c);
+        unspaced |= is_unspaced(c);
+        letters_.push_back(c);
+    }
+    if (number && spec.drop_numbers) return;
+    if (unspaced && spec.split_unspaced) return put_pairs();
+    stem(language, letters_);
+    put_normalized(letters_.data(), letters_.data() + letters_.size());
+    const std::uint32_t length = letters_.empty() ? 0 : normalized_.back().length;
+    if (!number && !unspaced && word.length <= 16 && length > 0 && length <= 16) {
+        cached = {
+            word.first, word.last, static_cast<std::uint8_t>(word.length), language, static_cast<std::uint8_t>(length),
+            {}};
+        std::memcpy(cached.stem.data(), other_bytes_.data() + normalized_.back().start, length);
+    }
 }
 
 // letters_ as runs of one kind of script: all pairs of neighbors, or the run as a word.
@@ -248,18 +272,24 @@ void Analyzer::put_pairs() {
     }
 }
 
-void Analyzer::join_tokens(const AnalyzerSpec& spec, std::size_t n_tokens) {
+void Analyzer::join_tokens(const AnalyzerSpec& spec, std::size_t n_tokens, std::size_t n_lead) {
+    n_lead_terms_ = n_lead;
     if (spec.max_n == 1) {
         terms_ = {tokens_.data(), n_tokens};
         return;
     }
-    for (int size = spec.min_n; size <= spec.max_n; ++size) {
-        const auto span = static_cast<std::size_t>(size);
-        for (std::size_t i = 0; i + span <= n_tokens; ++i) {
-            const Term &from = tokens_[i], &to = tokens_[i + span - 1];
-            n_grams_.push_back({from.start, to.start + to.length - from.start});
+    auto join = [&](std::size_t begin, std::size_t end) {  // the n-grams that start in [begin, end)
+        for (int size = spec.min_n; size <= spec.max_n; ++size) {
+            const auto span = static_cast<std::size_t>(size);
+            for (std::size_t i = begin; i < end && i + span <= n_tokens; ++i) {
+                const Term &from = tokens_[i], &to = tokens_[i + span - 1];
+                n_grams_.push_back({from.start, to.start + to.length - from.start});
+            }
         }
-    }
+    };
+    join(0, n_lead);
+    n_lead_terms_ = n_grams_.size();
+    join(n_lead, n_tokens);
     terms_ = n_grams_;
 }
 

@@ -62,7 +62,17 @@ struct AnalyzerSpec {
     bool detect_language = false;  // of each document; `stemmer` where its words do not tell
     Language stemmer = Language::none;
 
+    // The first words of a document, such as its title, count lead_weight times.
+    std::size_t n_lead = 0;
+    float lead_weight = 1.0f;
+
     bool normalizes() const { return drop_numbers || split_unspaced || detect_language || stemmer != Language::none; }
+    // Whether the words of a text, before they are normalized, are those of the other.
+    bool has_words_of(const AnalyzerSpec& other) const {
+        return unit == TermUnit::word && other.unit == TermUnit::word && lowercase == other.lowercase &&
+               min_token == other.min_token && is_split == other.is_split && stop_words.size() == 0 &&
+               other.stop_words.size() == 0;
+    }
 };
 
 // Produces the terms of one text after the other. Terms are byte ranges of a buffer that is reused for the next text.
@@ -72,11 +82,27 @@ public:
         std::uint32_t start, length;
     };
 
-    // evidence: of the whole document, where its language is detected; null: of this text alone.
-    void analyze(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence = nullptr);
+    // evidence: of the whole document, where its language is detected; null: of this text alone. n_lead: words that
+    // start the document. same_words: the last text was the same, and spec.has_words_of the last one. Returns the
+    // number of words.
+    std::size_t analyze(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence = nullptr,
+                        std::size_t n_lead = 0, bool same_words = false);
+    // The same in steps: the words as they are, then what some of them are replaced with.
+    std::size_t read_words(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence,
+                           bool same_words);
+    TermKey word(std::size_t i) const { return key(tokens_[i], process_key()); }
+    Language word_language(const AnalyzerSpec& spec, std::size_t i) const {
+        return spec.detect_language ? languages_[i / segment] : spec.stemmer;
+    }
+    std::span<const Term> normalize_word(const AnalyzerSpec& spec, std::size_t i);
+    TermKey normalized_key(const Term& term, const HashKey& hash_key) const {
+        return {other_bytes_.data() + term.start, term.length, hash_key};
+    }
     // Adds what the words of the text say about its language.
     void collect_evidence(const AnalyzerSpec& spec, const TextView& text, LanguageEvidence& evidence);
     std::span<const Term> terms() const { return terms_; }
+    // How many terms, the first ones, start within the lead.
+    std::size_t n_lead_terms() const { return n_lead_terms_; }
     TermKey key(const Term& term, const HashKey& hash_key) const {
         return {bytes_.data() + term.start, term.length, hash_key};
     }
@@ -100,10 +126,12 @@ private:
     std::size_t tokenize(const AnalyzerSpec& spec, const TextView& text);  // the number of tokens
     void collect(LanguageEvidence& evidence, std::size_t begin, std::size_t end) const;
     void detect_languages(const AnalyzerSpec& spec, const LanguageEvidence* document, std::size_t n_tokens);
-    std::size_t normalize(const AnalyzerSpec& spec, std::size_t n_tokens);  // the new number of tokens
+    // Returns the new number of tokens; n_lead becomes that of the tokens of the lead.
+    std::size_t normalize(const AnalyzerSpec& spec, std::size_t n_tokens, std::size_t& n_lead);
+    void put_word(const AnalyzerSpec& spec, std::size_t i);
     void put_normalized(const char32_t* begin, const char32_t* end);
     void put_pairs();
-    void join_tokens(const AnalyzerSpec& spec, std::size_t n_tokens);
+    void join_tokens(const AnalyzerSpec& spec, std::size_t n_tokens, std::size_t n_lead);
     void chars(const AnalyzerSpec& spec, const TextView& text);
     void chars_in_words(const AnalyzerSpec& spec, const TextView& text);
     void reserve_bytes(std::int64_t n_code_points);
@@ -116,6 +144,10 @@ private:
     std::vector<Language> languages_;  // of each segment
     std::vector<CachedStem> stems_;
     std::size_t n_other_ = 0;  // bytes in use of other_bytes_
+    std::size_t n_lead_terms_ = 0;
+    std::size_t n_words_ = 0;          // in tokens_, if it has them
+    bool has_words_ = false;           // tokens_ are the words of the last text, not normalized
+    bool has_unspaced_marks_ = false;  // the last text has characters that belong to words only with split_unspaced
     std::vector<Term> tokens_, normalized_, n_grams_;
     std::span<const Term> terms_;  // of tokens_ or n_grams_
 };

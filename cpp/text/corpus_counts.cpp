@@ -27,7 +27,7 @@ void add_counts(const auto& from, auto& to, std::size_t begin, std::size_t end) 
 }  // namespace
 
 CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool with_tf, int threads)
-    : n_docs_(corpus.n_docs), with_tf_(with_tf), integral_(corpus.integral()) {
+    : n_docs_(corpus.n_docs), with_tf_(with_tf), integral_(corpus.integral(spec)) {
     const std::int64_t n_blocks = (corpus.n_docs + docs_per_block - 1) / docs_per_block;
     const int n_workers = worker_count(n_blocks, threads);
     blocks_.resize(static_cast<std::size_t>(n_blocks));
@@ -51,7 +51,7 @@ CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool 
         auto lookup = [&](const TermKey& key, float) { return vocabulary_->find_or_add(key, worker.ids); };
         s.block_counts.clear();
         for (std::int64_t doc = b * docs_per_block; doc < std::min(corpus.n_docs, (b + 1) * docs_per_block); ++doc) {
-            count_document(spec, corpus, doc, s, worker.recent, process_key(), prefetch, lookup);
+            count_document(spec, corpus, doc, s, worker.recent, process_key(), false, prefetch, lookup);
             if (const std::size_t n_ids = vocabulary_->id_limit(); worker.df.size() < n_ids) {
                 worker.df.resize(n_ids + n_ids / 2);
                 if (with_tf) worker.tf.resize(n_ids + n_ids / 2);

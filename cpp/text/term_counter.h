@@ -22,8 +22,10 @@ struct Corpus {
     const float* field_weights = nullptr;  // (n_fields)
 
     // Whether counts are integers, whose sums are exact.
-    bool integral() const {
-        return std::all_of(field_weights, field_weights + n_fields, [](float w) { return w == std::floor(w); });
+    bool integral(const AnalyzerSpec& spec) const {
+        const float lead = spec.n_lead > 0 ? spec.lead_weight : 1.0f;
+        return lead == std::floor(lead) &&
+               std::all_of(field_weights, field_weights + n_fields, [](float w) { return w == std::floor(w); });
     }
 };
 
@@ -121,7 +123,7 @@ struct DocumentScratch {
     std::vector<TermKey> keys;
     std::vector<std::uint32_t> ids;
     std::vector<TermCount> row, sorting, block_counts, part_counts;
-    std::vector<std::uint32_t> parts;
+    std::vector<std::uint32_t> parts, pending;
     std::vector<double> values;
     std::vector<std::int32_t> block_indices;
     std::vector<float> block_data;
@@ -161,16 +163,18 @@ void count_terms(DocumentScratch& s, RecentTerms& recent, HashKey hash_key, floa
     }
 }
 
-// Counts all terms of the analyzed text.
+// Counts all terms of the analyzed text, those of the lead with a weight of their own.
 template <class Prefetch, class Lookup>
-void count_terms(DocumentScratch& s, RecentTerms& recent, HashKey hash_key, float weight, Prefetch&& prefetch,
-                 Lookup&& lookup) {
+void count_terms(DocumentScratch& s, RecentTerms& recent, HashKey hash_key, float lead_weight, float weight,
+                 Prefetch&& prefetch, Lookup&& lookup) {
     // A long text in parts: the keys of all its terms would take many times its size.
     constexpr std::size_t max_terms = 1 << 14;
     const auto all = s.analyzer.terms();
-    for (std::size_t from = 0; from < all.size(); from += max_terms)
-        count_terms(s, recent, hash_key, weight, all.subspan(from, std::min(max_terms, all.size() - from)), prefetch,
-                    lookup);
+    const std::size_t n_lead = s.analyzer.n_lead_terms();
+    for (std::size_t from = 0, n = 0; from < all.size(); from += n) {
+        n = std::min(max_terms, (from < n_lead ? n_lead : all.size()) - from);
+        count_terms(s, recent, hash_key, from < n_lead ? lead_weight : weight, all.subspan(from, n), prefetch, lookup);
+    }
 }
 
 // The language of a document by the words of all its fields; Language::none if they do not tell.
@@ -182,20 +186,19 @@ inline Language document_language(const AnalyzerSpec& spec, const Corpus& corpus
     return evidence.best(Language::none);
 }
 
-// Counts the terms of all fields of one document into s.row. `lookup(term, weight)` returns the id of a term, or
-// Slot::empty to skip it.
-template <class Prefetch, class Lookup>
-void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, DocumentScratch& s,
-                    RecentTerms& recent, const HashKey& hash_key, Prefetch&& prefetch, Lookup&& lookup) {
+// Counts all fields of one document into s.row: `count(text, evidence, n_lead, weight)` adds those of one of them and
+// returns its number of words.
+template <class Count>
+void count_fields(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, DocumentScratch& s, Count&& count) {
     s.counter.clear();
+    std::size_t n_lead = spec.n_lead;
     LanguageEvidence evidence;
     const bool several = spec.detect_language && corpus.n_fields > 1;  // the fields of a document share its language
     for (std::int64_t f = 0; several && f < corpus.n_fields; ++f)
         s.analyzer.collect_evidence(spec, corpus.texts[doc * corpus.n_fields + f], evidence);
     for (std::int64_t f = 0; f < corpus.n_fields; ++f) {
         const TextView& text = corpus.texts[doc * corpus.n_fields + f];
-        s.analyzer.analyze(spec, text, several ? &evidence : nullptr);
-        count_terms(s, recent, hash_key, corpus.field_weights[f], prefetch, lookup);
+        n_lead -= std::min(n_lead, count(text, several ? &evidence : nullptr, n_lead, corpus.field_weights[f]));
         if (text.length > (1 << 22)) {  // do not keep the memory of an unusually long text
             s.analyzer = {};
             s.keys = {};
@@ -203,6 +206,19 @@ void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t
         }
     }
     s.counter.take(s.row);
+}
+
+// Counts the terms of all fields of one document into s.row. `lookup(term, weight)` returns the id of a term, or
+// Slot::empty to skip it. same_words: see Analyzer::analyze.
+template <class Prefetch, class Lookup>
+void count_document(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc, DocumentScratch& s,
+                    RecentTerms& recent, const HashKey& hash_key, bool same_words, Prefetch&& prefetch,
+                    Lookup&& lookup) {
+    count_fields(spec, corpus, doc, s, [&](const TextView& text, const auto* evidence, std::size_t n_lead, float w) {
+        const std::size_t n_words = s.analyzer.analyze(spec, text, evidence, n_lead, same_words);
+        count_terms(s, recent, hash_key, w * spec.lead_weight, w, prefetch, lookup);
+        return n_words;
+    });
 }
 
 }  // namespace ramify

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <deque>
+#include <optional>
 #include <utility>
 
 #include "core/parallel.h"
@@ -81,65 +83,164 @@ void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_
     }
 }
 
-CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const SubwordView* subwords,
-                   const Weighting& weighting, const Corpus& corpus, int threads) {
-    constexpr std::int64_t block_size = 64;
-    struct Block {
+namespace {
+
+// Counts documents in the columns of one block.
+class BlockCounter {
+public:
+    BlockCounter(const TfidfBlock& block, std::int64_t n_docs)
+        : block_(block),
+          splitter_(block.vocabulary, block.subwords == nullptr ? nullptr : block.subwords->costs),
+          recent_(n_docs, block.subwords == nullptr) {
+        if (block.spec->unit == TermUnit::word && block.spec->max_n == 1 && block.spec->normalizes())
+            columns_.emplace(*block.word_columns);
+    }
+
+    // Counts one document into s.row.
+    void count(const Corpus& corpus, std::int64_t doc, DocumentScratch& s, bool same_words) {
+        const AnalyzerSpec& spec = *block_.spec;
+        s.part_counts.clear();
+        if (columns_) {
+            count_fields(spec, corpus, doc, s,
+                         [&](const TextView& text, const auto* evidence, std::size_t n_lead, float w) {
+                             const std::size_t n_words = s.analyzer.read_words(spec, text, evidence, same_words);
+                             n_lead = std::min(n_lead, n_words);
+                             count_words(s, 0, n_lead, w * spec.lead_weight);
+                             count_words(s, n_lead, n_words, w);
+                             return n_words;
+                         });
+        } else {
+            count_document(
+                spec, corpus, doc, s, recent_, block_.vocabulary.hash_key, same_words,
+                [&](std::uint64_t hash) { block_.vocabulary.prefetch(hash); },
+                [&](const TermKey& key, float weight) {
+                    const std::uint32_t id = block_.vocabulary.find(key);
+                    if (id == Slot::empty) split(key, weight, s);
+                    return id;
+                });
+        }
+        if (block_.subwords != nullptr) add_parts(s, *block_.subwords, corpus.integral(spec));
+    }
+
+private:
+    // The parts of a term that has no column are left in s.parts.
+    void split(const TermKey& key, float weight, DocumentScratch& s) const {
+        s.parts.clear();
+        if (block_.subwords == nullptr) return;
+        splitter_.split(key.bytes, key.length, s.parts);
+        for (const std::uint32_t part : s.parts) s.part_counts.push_back({part, weight});
+    }
+
+    // Counts the words [begin, end): those in word_columns first, then the others.
+    void count_words(DocumentScratch& s, std::size_t begin, std::size_t end, float weight) {
+        WordColumns& columns = **columns_;
+        s.counter.reserve_more(end - begin);
+        s.pending.clear();
+        for (std::size_t i = begin; i < end; ++i) {
+            const TermKey word = s.analyzer.word(i);
+            const Language language = s.analyzer.word_language(*block_.spec, i);
+            const WordColumns::Entry& entry = columns.slot(word, language);
+            if (!entry.is_of(word, language)) {
+                s.pending.push_back(static_cast<std::uint32_t>(i));
+                continue;
+            }
+            if (entry.id != Slot::empty) s.counter.add(entry.id, weight);
+            for (std::size_t p = 0; p < entry.n_parts; ++p) s.part_counts.push_back({entry.parts[p], weight});
+        }
+        for (const std::uint32_t i : s.pending) {
+            const auto terms = s.analyzer.normalize_word(*block_.spec, i);
+            s.counter.reserve_more(terms.size());
+            std::uint32_t id = Slot::empty;
+            s.parts.clear();
+            for (const Analyzer::Term& term : terms) {
+                const TermKey key = s.analyzer.normalized_key(term, block_.vocabulary.hash_key);
+                id = block_.vocabulary.find(key);
+                if (id != Slot::empty) s.counter.add(id, weight);
+                else split(key, weight, s);
+            }
+            const TermKey word = s.analyzer.word(i);
+            if (word.length > 16 || terms.size() > 1 || s.parts.size() > WordColumns::max_parts) continue;
+            const Language language = s.analyzer.word_language(*block_.spec, i);
+            WordColumns::Entry& entry = columns.slot(word, language);
+            entry = {word.first,
+                     word.last,
+                     id,
+                     static_cast<std::uint8_t>(word.length),
+                     static_cast<std::uint8_t>(s.parts.size()),
+                     language,
+                     {}};
+            std::copy(s.parts.begin(), s.parts.end(), entry.parts.begin());
+        }
+    }
+
+    const TfidfBlock& block_;
+    WordSplitter splitter_;
+    RecentTerms recent_;
+    std::optional<WordColumnsPool::Lease> columns_;
+};
+
+}  // namespace
+
+CsrRows tfidf_rows(std::span<const TfidfBlock> blocks, const Corpus& corpus, int threads) {
+    constexpr std::int64_t block_size = 64;  // documents
+    struct Rows {
         std::unique_ptr<std::int32_t[]> indices;
         std::unique_ptr<float[]> data;
     };
-    const std::int64_t n_blocks = (corpus.n_docs + block_size - 1) / block_size;
-    std::vector<Block> blocks(static_cast<std::size_t>(n_blocks));
+    const std::int64_t n_chunks = (corpus.n_docs + block_size - 1) / block_size;
+    std::vector<Rows> chunks(static_cast<std::size_t>(n_chunks));
     std::vector<std::int64_t> indptr(static_cast<std::size_t>(corpus.n_docs) + 1, 0);
-    const auto n_columns = static_cast<std::uint32_t>(vocabulary.n_terms);
+    std::vector<bool> same_words(blocks.size(), false);
+    for (std::size_t i = 1; i < blocks.size(); ++i)
+        same_words[i] = corpus.n_fields == 1 && blocks[i].spec->has_words_of(*blocks[i - 1].spec);
 
-    std::vector<RecentTerms> recent(static_cast<std::size_t>(worker_count(n_blocks, threads)),
-                                    RecentTerms(corpus.n_docs, subwords == nullptr));
-    const WordSplitter splitter(vocabulary, subwords == nullptr ? nullptr : subwords->costs);
-    parallel_for(n_blocks, threads, [&](std::int64_t b, int worker_id) {
+    const auto n_workers = static_cast<std::size_t>(worker_count(n_chunks, threads));
+    std::vector<std::deque<BlockCounter>> counters(n_workers);
+    for (auto& of_worker : counters)
+        for (const TfidfBlock& block : blocks) of_worker.emplace_back(block, corpus.n_docs);
+    parallel_for(n_chunks, threads, [&](std::int64_t chunk, int worker_id) {
         const DocumentScratchPool::Lease lease(document_scratch);
         DocumentScratch& s = *lease;
-        Block& block = blocks[static_cast<std::size_t>(b)];
         std::size_t at = 0;
-        auto prefetch = [&](std::uint64_t hash) { vocabulary.prefetch(hash); };
-        auto lookup = [&](const TermKey& key, float weight) {
-            const std::uint32_t id = vocabulary.find(key);
-            if (id == Slot::empty && subwords != nullptr) {
-                s.parts.clear();
-                splitter.split(key.bytes, key.length, s.parts);
-                for (const std::uint32_t part : s.parts) s.part_counts.push_back({part, weight});
+        for (std::int64_t doc = chunk * block_size; doc < std::min(corpus.n_docs, (chunk + 1) * block_size); ++doc) {
+            const std::size_t row_start = at;
+            std::int32_t first_column = 0;
+            for (std::size_t b = 0; b < blocks.size(); ++b) {
+                counters[static_cast<std::size_t>(worker_id)][b].count(corpus, doc, s, same_words[b]);
+                const std::size_t n = s.row.size();
+                if (s.block_indices.size() < at + n) {
+                    s.block_indices.resize((at + n) * 2);
+                    s.block_data.resize((at + n) * 2);
+                }
+                std::int32_t* const indices = s.block_indices.data() + at;
+                float* const data = s.block_data.data() + at;
+                const auto n_columns = static_cast<std::int32_t>(blocks[b].vocabulary.n_terms);
+                write_weights(s.row, s, static_cast<std::uint32_t>(n_columns), blocks[b].weighting, indices, data);
+                if (b > 0)
+                    for (std::size_t i = 0; i < n; ++i) indices[i] += first_column;
+                if (blocks[b].factor != 1.0f)
+                    for (std::size_t i = 0; i < n; ++i) data[i] *= blocks[b].factor;
+                first_column += n_columns;
+                at += n;
             }
-            return id;
-        };
-        s.part_counts.clear();
-        for (std::int64_t doc = b * block_size; doc < std::min(corpus.n_docs, (b + 1) * block_size); ++doc) {
-            count_document(spec, corpus, doc, s, recent[static_cast<std::size_t>(worker_id)], vocabulary.hash_key,
-                           prefetch, lookup);
-            if (subwords != nullptr) add_parts(s, *subwords, corpus.integral());
-            auto& row = s.row;
-            if (s.block_indices.size() < at + row.size()) {
-                s.block_indices.resize((at + row.size()) * 2);
-                s.block_data.resize((at + row.size()) * 2);
-            }
-            write_weights(row, s, n_columns, weighting, s.block_indices.data() + at, s.block_data.data() + at);
-            indptr[static_cast<std::size_t>(doc) + 1] = static_cast<std::int64_t>(row.size());
-            at += row.size();
+            indptr[static_cast<std::size_t>(doc) + 1] = static_cast<std::int64_t>(at - row_start);
         }
-        block.indices = std::make_unique_for_overwrite<std::int32_t[]>(at);
-        block.data = std::make_unique_for_overwrite<float[]>(at);
-        std::copy_n(s.block_indices.data(), at, block.indices.get());
-        std::copy_n(s.block_data.data(), at, block.data.get());
+        Rows& rows = chunks[static_cast<std::size_t>(chunk)];
+        rows.indices = std::make_unique_for_overwrite<std::int32_t[]>(at);
+        rows.data = std::make_unique_for_overwrite<float[]>(at);
+        std::copy_n(s.block_indices.data(), at, rows.indices.get());
+        std::copy_n(s.block_data.data(), at, rows.data.get());
     });
 
     accumulate(indptr);
     CsrRows rows = allocate_rows(std::move(indptr));
-    parallel_for(n_blocks, threads, [&](std::int64_t b, int) {
-        Block block = std::move(blocks[static_cast<std::size_t>(b)]);
+    parallel_for(n_chunks, threads, [&](std::int64_t b, int) {
+        const Rows chunk = std::move(chunks[static_cast<std::size_t>(b)]);
         const std::int64_t at = rows.indptr[static_cast<std::size_t>(b * block_size)];
         const std::int64_t n =
             rows.indptr[static_cast<std::size_t>(std::min(corpus.n_docs, (b + 1) * block_size))] - at;
-        std::copy_n(block.indices.get(), n, rows.indices.get() + at);
-        std::copy_n(block.data.get(), n, rows.data.get() + at);
+        std::copy_n(chunk.indices.get(), n, rows.indices.get() + at);
+        std::copy_n(chunk.data.get(), n, rows.data.get() + at);
     });
     return rows;
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/csr.h"
@@ -21,12 +22,48 @@ struct Weighting {
     const double* idf = nullptr;  // (n_terms), or null
 };
 
+// The columns that recent words count in, so that a known word needs neither its stem nor the vocabulary.
+class WordColumns {
+public:
+    static constexpr std::size_t max_parts = 4;
+
+    // A word of up to sixteen bytes in a language: its column, or else the columns of its parts.
+    struct Entry {
+        std::uint64_t first = 0, last = 0;  // as in TermKey
+        std::uint32_t id = Slot::empty;
+        std::uint8_t length = 0, n_parts = 0;
+        Language language = Language::none;
+        std::array<std::uint32_t, max_parts> parts{};
+
+        bool is_of(const TermKey& word, Language in) const {
+            return first == word.first && last == word.last && length == word.length && language == in;
+        }
+    };
+
+    Entry& slot(const TermKey& word, Language language) {
+        return entries_[(word.hash ^ static_cast<std::size_t>(language)) & (entries_.size() - 1)];
+    }
+
+private:
+    std::vector<Entry> entries_{1 << 13};
+};
+using WordColumnsPool = ScratchPool<WordColumns>;
+
+// A finished vocabulary with its weights: some columns of the features.
+struct TfidfBlock {
+    const AnalyzerSpec* spec = nullptr;
+    VocabularyView vocabulary;
+    const SubwordView* subwords = nullptr;  // terms outside the vocabulary count as their parts; null: are skipped
+    Weighting weighting;
+    WordColumnsPool* word_columns = nullptr;
+    float factor = 1.0f;  // on the weights
+};
+
 // Sorts the counts of a row, whose ids are columns by now, and writes its weights.
 void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_t n_columns, const Weighting& w,
                    std::int32_t* indices, float* data);
 
-// The rows of a corpus; terms outside the vocabulary are skipped, or count as their parts, if there are subwords.
-CsrRows tfidf_rows(const AnalyzerSpec& spec, const VocabularyView& vocabulary, const SubwordView* subwords,
-                   const Weighting& weighting, const Corpus& corpus, int threads);
+// The rows of a corpus, the columns of the blocks beside each other.
+CsrRows tfidf_rows(std::span<const TfidfBlock> blocks, const Corpus& corpus, int threads);
 
 }  // namespace ramify

@@ -24,6 +24,8 @@ class Analyzer:
         split_unspaced: bool,
         detect_language: bool,
         stemmer: str,
+        n_lead: int,
+        lead_weight: float,
     ) -> None: ...
 
 def detect_languages(texts: list[str], n_fields: int, threads: int) -> NDArray[np.uint8]: ...
@@ -76,6 +78,14 @@ class Tfidf:
     ) -> None: ...
     def transform(
         self, texts: list[str], field_weights: Sequence[float], threads: int
+    ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+    @staticmethod
+    def transform_together(
+        blocks: Sequence[Tfidf],
+        factors: Sequence[float],
+        texts: list[str],
+        field_weights: Sequence[float],
+        threads: int,
     ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
 
 class XmcText:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 
+from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.sparse import csr_from_parts
@@ -75,20 +75,24 @@ class Concat(SavedFeatures):
 
     def transform(self, documents: Any) -> Csr:
         """Concatenated features (n × Σd) of documents."""
-        return self._concat([part.transform(documents) for part in self.parts])
+        if not self._read_together():
+            return self._concat([part.transform(documents) for part in self.parts])
+        texts, field_weights, threads = self.parts[0].prepare(documents)
+        blocks = [part.opened for part in self.parts]
+        factors = list(self.weights or (1.0,) * len(blocks))
+        indptr, indices, data = native.text.Tfidf.transform_together(blocks, factors, texts, field_weights, threads)
+        return csr_from_parts(data, indices, indptr, (len(indptr) - 1, self.n_features))
+
+    def _read_together(self) -> bool:
+        """Whether all parts read the same texts, so that each is read once."""
+        first = self.parts[0].reads
+        return first is not None and all(part.reads == first for part in self.parts)
 
     def _concat(self, blocks: list[Csr]) -> Csr:
         for block, weight in zip(blocks, self.weights or (), strict=False):
             if weight != 1.0:
                 block.data *= np.float32(weight)
-        if blocks[0].shape[0] != 1:
-            return sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
-        # The common query: hstack would cost more than the features.
-        first = itertools.accumulate((block.shape[1] for block in blocks), initial=0)
-        indices = np.concatenate([block.indices + column for block, column in zip(blocks, first, strict=False)])
-        data = np.concatenate([block.data for block in blocks])
-        indptr = np.array([0, len(data)], blocks[0].indptr.dtype)
-        return csr_from_parts(data, indices.astype(np.int32, copy=False), indptr, (1, self.n_features))
+        return sparse.csr_matrix(sparse.hstack(blocks, format="csr"))
 
     @property
     def n_features(self) -> int:

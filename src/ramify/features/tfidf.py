@@ -76,6 +76,12 @@ class Tfidf(SavedFeatures):
         None, "ignore shorter words, in place of token_pattern; None: as token_pattern says", low=1, high=999999
     )
     drop_numbers: bool = param(False, "ignore words of digits only")
+    lead_words: int | None = param(
+        None,
+        "number of words at the start of a document, such as its title, that count lead_weight times; None: none",
+        low=1,
+    )
+    lead_weight: float = param(3.0, "weight of the counts of lead_words", low=1e-3, high=1e3)
     preprocessor: Any = param(
         None, "function from text to text, applied first, in place of lowercase and strip_accents (slow: Python)"
     )
@@ -106,7 +112,7 @@ class Tfidf(SavedFeatures):
             _check_fields(self.fields)
         self._min_token()
         if self.analyzer != "word":
-            for name in ("stemmer", "subwords", "min_token_length", "tokenizer"):
+            for name in ("stemmer", "subwords", "min_token_length", "lead_words", "tokenizer"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"Tfidf.{name} needs words: analyzer='word', not {self.analyzer!r}")
             if self.drop_numbers:
@@ -210,6 +216,11 @@ class Tfidf(SavedFeatures):
     def transform(self, documents: Any) -> Csr:
         """Features (n × d) of documents; unknown terms are ignored."""
         opened = self._fitted()
+        texts, weights, threads = self.prepare(documents)
+        return self._matrix(opened.transform(texts, weights, threads))
+
+    def prepare(self, documents: Any) -> tuple[list[str], list[float], int]:
+        """Input of the native vectorizer: texts of all fields, weights of the fields, and threads to use."""
         if type(documents) is list and len(documents) == 1 and type(documents[0]) is str and self.fields_ is None:
             inputs = Inputs("text", documents, None)  # the common query: checks would cost more than the transform
         else:
@@ -220,7 +231,7 @@ class Tfidf(SavedFeatures):
             raise DataError(f"Tfidf was fitted on {expected}; got {got if inputs.n_features is None else 'features'}")
         texts = self._as_fitted._texts(inputs, self.fields_)
         weights = [1.0] if self.fields_ is None else list(self.fields_.values())
-        return self._matrix(opened.transform(texts, weights, resolve_threads(self.threads, len(inputs))))
+        return texts, weights, resolve_threads(self.threads, len(inputs))
 
     def _matrix(self, rows: tuple[AnyArray, AnyArray, AnyArray]) -> Csr:
         indptr, indices, data = rows
@@ -242,7 +253,8 @@ class Tfidf(SavedFeatures):
                 texts = [strip(t) for t in texts]
         return texts if self.tokenizer is None else tokenize(texts, self.tokenizer)
 
-    def _make_analyzer(self, language: str | None, detect: bool = True) -> native.text.Analyzer:
+    def _make_analyzer(self, language: str | None, in_context: bool = True) -> native.text.Analyzer:
+        """Analyzer of documents; without `in_context` of single words, for which neighbors and position do not matter."""
         words: Iterable[str] = self.stop_words or ()
         if self.stop_words == "english":
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
@@ -257,8 +269,10 @@ class Tfidf(SavedFeatures):
             sorted(words) if self.analyzer == "word" else [],
             drop_numbers=self.drop_numbers,
             split_unspaced=(self.stemmer or self.subwords) is not None and self.tokenizer is None,
-            detect_language=detect and self.stemmer == "auto",
+            detect_language=in_context and self.stemmer == "auto",
             stemmer=language,
+            n_lead=(self.lead_words or 0) if in_context else 0,
+            lead_weight=self.lead_weight if in_context else 1.0,
         )
 
     def _min_token(self) -> int:
@@ -308,6 +322,20 @@ class Tfidf(SavedFeatures):
         if not hasattr(self, "_native"):
             raise not_fitted(self)
         return self._native
+
+    @property
+    def opened(self) -> native.text.Tfidf:
+        """Native vectorizer."""
+        return self._fitted()
+
+    @property
+    def reads(self) -> tuple[Any, ...] | None:
+        """What the native analyzer gets of documents; None if Python functions make it."""
+        self._fitted()
+        fitted = self._as_fitted
+        if fitted.strip_accents is not None or fitted.preprocessor is not None or fitted.tokenizer is not None:
+            return None
+        return fitted.lowercase, self.threads, None if self.fields_ is None else tuple(self.fields_.items())
 
     # ---- vocabulary ----
 

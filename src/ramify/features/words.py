@@ -67,9 +67,11 @@ def _token_counts(part: Tfidf, document: Any, columns: AnyArray) -> tuple[list[t
     """Words of each distinct token (t,) of a document, and its counts (m × t) in columns that the document has."""
     fitted = part._as_fitted
     tokens: dict[str, float] = {}
+    n_lead = fitted.lead_words or 0
     for text, weight in _texts(part, document):
         for token in _tokens(fitted, text):
-            tokens[token] = tokens.get(token, 0.0) + weight
+            tokens[token] = tokens.get(token, 0.0) + weight * (fitted.lead_weight if n_lead > 0 else 1.0)
+            n_lead -= len(token) >= fitted._min_token()
     words = {token: (token,) if fitted.analyzer == "word" else tuple(_WORD.findall(token)) for token in tokens}
     forms = [token for token in tokens if words[token]]
     prepared = forms if fitted.tokenizer is not None else fitted._texts(Inputs("text", forms, None), None)

@@ -44,11 +44,14 @@ def make_analyzer(
     split_unspaced: bool = False,
     detect_language: bool = False,
     stemmer: str | None = None,
+    n_lead: int = 0,
+    lead_weight: float = 1.0,
 ) -> Analyzer:
     """Analyzer that splits texts into terms; unit is "word", "char", "char_wb" or "token" (split by U+001F).
 
     The rest concerns words only: drop numbers, cut scripts without spaces into pairs of characters, detect the language
-    of each document, stem words (`stemmer`: where the language is not detected, or not certain).
+    of each document, stem words (`stemmer`: where the language is not detected, or not certain), count the first `n_lead`
+    words of a document `lead_weight` times.
     """
     if unit not in ("word", "char", "char_wb", "token"):
         raise ValueError(f"unit must be word, char, char_wb or token; got {unit!r}")
@@ -66,6 +69,8 @@ def make_analyzer(
         split_unspaced,
         detect_language,
         stemmer or "",
+        n_lead,
+        lead_weight,
     )
 
 
