@@ -42,6 +42,10 @@ bool is_unspaced(std::uint32_t c) {
            (c >= 0x3400 && c < 0xa000) || (c >= 0xf900 && c < 0xfb00) || (c >= 0x20000 && c < 0x40000);
 }
 
+void check_length(const TextView& text) {
+    if (text.length > 500'000'000) throw std::length_error("a single text has more than 500 million characters");
+}
+
 bool is_digit(std::uint32_t c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
@@ -55,7 +59,7 @@ std::size_t Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text, co
     n_grams_.clear();
     borders_.clear();
     n_lead_terms_ = 0;
-    if (text.length > 500'000'000) throw std::length_error("a single text has more than 500 million characters");
+    check_length(text);
     switch (spec.unit) {
         case TermUnit::word: {
             const std::size_t n_words = read_words(spec, text, evidence, same_words);
@@ -85,7 +89,6 @@ void Analyzer::reserve_bytes(std::int64_t n_code_points) {
 }
 
 void Analyzer::collect_evidence(const AnalyzerSpec& spec, const TextView& text, LanguageEvidence& evidence) {
-    if (text.length > 500'000'000) throw std::length_error("a single text has more than 500 million characters");
     collect(evidence, 0, tokenize(spec, text));
 }
 
@@ -94,6 +97,7 @@ void Analyzer::collect(LanguageEvidence& evidence, std::size_t begin, std::size_
 }
 
 std::size_t Analyzer::tokenize(const AnalyzerSpec& spec, const TextView& text) {
+    check_length(text);
     const UnicodeTable& unicode = *spec.unicode;
     const std::size_t n = static_cast<std::size_t>(text.length), n_masks = n / 64 + 1;
     if (lowered_.size() < n + 64) lowered_.resize(n + 64);

@@ -100,6 +100,7 @@ public:
     }
     // Adds what the words of the text say about its language.
     void collect_evidence(const AnalyzerSpec& spec, const TextView& text, LanguageEvidence& evidence);
+    void collect(LanguageEvidence& evidence, std::size_t begin, std::size_t end) const;
     std::span<const Term> terms() const { return terms_; }
     // How many terms, the first ones, start within the lead.
     std::size_t n_lead_terms() const { return n_lead_terms_; }
@@ -124,7 +125,6 @@ private:
     };
 
     std::size_t tokenize(const AnalyzerSpec& spec, const TextView& text);  // the number of tokens
-    void collect(LanguageEvidence& evidence, std::size_t begin, std::size_t end) const;
     void detect_languages(const AnalyzerSpec& spec, const LanguageEvidence* document, std::size_t n_tokens);
     // Returns the new number of tokens; n_lead becomes that of the tokens of the lead.
     std::size_t normalize(const AnalyzerSpec& spec, std::size_t n_tokens, std::size_t& n_lead);

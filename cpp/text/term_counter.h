@@ -177,13 +177,25 @@ void count_terms(DocumentScratch& s, RecentTerms& recent, HashKey hash_key, floa
     }
 }
 
-// The language of a document by the words of all its fields; Language::none if they do not tell.
+// The language of a document by the words of all its fields; Language::none if they do not tell. A title, or a summary
+// at the end, may be in another language: the words behind the title decide, then the others.
 inline Language document_language(const AnalyzerSpec& spec, const Corpus& corpus, std::int64_t doc,
                                   DocumentScratch& s) {
-    LanguageEvidence evidence;
-    for (std::int64_t f = 0; f < corpus.n_fields; ++f)
-        s.analyzer.collect_evidence(spec, corpus.texts[doc * corpus.n_fields + f], evidence);
-    return evidence.best(Language::none);
+    constexpr std::size_t title_end = 12, body_end = 60;  // words
+    constexpr float others_weight = 0.1f;
+    LanguageEvidence body, others;
+    std::size_t n_before = 0;
+    for (std::int64_t f = 0; f < corpus.n_fields; ++f) {
+        const std::size_t n = s.analyzer.read_words(spec, corpus.texts[doc * corpus.n_fields + f], nullptr, false);
+        const std::size_t begin = std::min(n, title_end - std::min(n_before, title_end));
+        const std::size_t end = std::min(n, body_end - std::min(n_before, body_end));
+        s.analyzer.collect(others, 0, begin);
+        s.analyzer.collect(body, begin, end);
+        s.analyzer.collect(others, end, n);
+        n_before += n;
+    }
+    body.add(others, others_weight);
+    return body.best(Language::none);
 }
 
 // Counts all fields of one document into s.row: `count(text, evidence, n_lead, weight)` adds those of one of them and

@@ -38,7 +38,7 @@ HOSTILE = [
 
 def random_texts(n, seed=0):
     rng = np.random.default_rng(seed)
-    words = re.findall(r"\w+", " ".join(CORPUS)) + ["x", "中文字", "สวัสดี", "a1", "ÄÖß", "Ausbildungsvertragsrecht"]
+    words = [*re.findall(r"\w+", " ".join(CORPUS)), "x", "中文字", "สวัสดี", "a1", "ÄÖß", "Ausbildungsvertragsrecht"]
     return [" ".join(rng.choice(words, rng.integers(0, 40))) for _ in range(n)]
 
 

@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import re
+import sys
 from collections import Counter
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 import ramify
 from ramify import native
 from ramify.features import Concat, Tfidf, detect_languages, suggest
+from ramify.features.stemmers import PYTHON_STEMMERS, load_stemmer
 
 pytestmark = pytest.mark.native
 
@@ -93,6 +96,31 @@ def test_unknown_stemmer():
         native.text.stem_words("klingon", [])
     with pytest.raises(ValueError, match=r"Tfidf\.stemmer must be"):
         Tfidf(stemmer="klingon")
+
+
+def test_other_stemmers_are_those_of_pystemmer(tmp_path):
+    pystemmer = pytest.importorskip("Stemmer")
+    texts = ["Les étudiants étudiaient les lois", "La loi de l'étudiante : 2024", "Une étude des Études", "中文字"]
+    split = re.compile(r"\w\w+").findall
+    for language in sorted(set(PYTHON_STEMMERS) & set(pystemmer.algorithms())):
+        stem = pystemmer.Stemmer(language).stemWords
+        expected = TfidfVectorizer(analyzer=partial(lambda stem, text: stem(split(text.lower())), stem))
+        found = Tfidf(stemmer=language)
+        assert np.allclose(found.fit_transform(texts[:3]).toarray(), expected.fit_transform(texts[:3]).toarray())
+        assert found.get_feature_names_out().tolist() == expected.get_feature_names_out().tolist()
+    tfidf = Tfidf(stemmer="french", stop_words=("les",), lead_words=2, subwords="parts", drop_numbers=True).fit(texts)
+    assert tfidf.vocabulary_.keys() == {"étudi", "loi", "lois", "la", "de", "une", "étud", "中文", "文字"}
+    tfidf.save(tmp_path / "tfidf")
+    assert (Tfidf.load(tmp_path / "tfidf").transform(texts) != tfidf.transform(texts)).nnz == 0
+    together = Concat(parts=(Tfidf(), tfidf)).fit(texts)
+    assert together.transform(texts).shape == (4, together.n_features)
+
+
+def test_a_missing_stemmer_is_explained(monkeypatch):
+    monkeypatch.setitem(sys.modules, "Stemmer", None)
+    load_stemmer.cache_clear()
+    with pytest.raises(ImportError, match=r"pip install 'ramify\[stemmers\]'"):
+        Tfidf(stemmer="finnish").fit(["talo"])
 
 
 def test_languages_of_texts():

@@ -85,8 +85,7 @@ class Concat(SavedFeatures):
 
     def _read_together(self) -> bool:
         """Whether all parts read the same texts, so that each is read once."""
-        first = self.parts[0].reads
-        return first is not None and all(part.reads == first for part in self.parts)
+        return all(part.reads_as(self.parts[0]) for part in self.parts)
 
     def _concat(self, blocks: list[Csr]) -> Csr:
         for block, weight in zip(blocks, self.weights or (), strict=False):

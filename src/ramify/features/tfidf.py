@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -17,8 +16,9 @@ from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS, resolve_threads
 from ramify.base.types import AnyArray, BoolArray, Csr
 from ramify.features.languages import STEMMERS, main_language
-from ramify.features.preparation import preprocess, strip_accents_ascii, strip_accents_unicode, tokenize
+from ramify.features.preparation import Preparation
 from ramify.features.saved import SavedFeatures
+from ramify.features.stemmers import PYTHON_STEMMERS, Stemmer
 from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.store import Store, StoreWriter
 
@@ -63,9 +63,10 @@ class Tfidf(SavedFeatures):
     use_idf: bool = param(True, "weight terms by inverse document frequency")
     smooth_idf: bool = param(True, "smooth document frequencies as if one more document contained every term")
     sublinear_tf: bool = param(False, "replace the term count tf with 1 + ln(tf)")
-    stemmer: Literal["auto", "english", "german"] | None = param(
+    stemmer: Stemmer | None = param(
         None,
-        "replace words by their Snowball stems; 'auto': by the language that the words of each text tell; None: do not",
+        "replace words by their Snowball stems; 'auto': in German or English, as the words of each text tell; other "
+        "languages need PyStemmer (slower: done in Python); None: do not",
     )
     subwords: Literal["parts"] | None = param(
         None,
@@ -150,7 +151,9 @@ class Tfidf(SavedFeatures):
         texts = self._texts(inputs, fields)
         n = len(inputs)
         weights = [1.0] if fields is None else list(fields.values())
-        language = main_language(texts, len(weights), threads) if self.stemmer == "auto" else self.stemmer
+        language = self.stemmer if self.stemmer in STEMMERS else None
+        if self.stemmer == "auto":
+            language = main_language(texts, len(weights), threads)
         counts = native.text.CorpusCounts.count(
             self._make_analyzer(language), texts, weights, self.max_features is not None, threads
         )
@@ -229,7 +232,7 @@ class Tfidf(SavedFeatures):
             kinds = ("texts", "dicts of text fields")
             expected, got = kinds if self.fields_ is None else kinds[::-1]
             raise DataError(f"Tfidf was fitted on {expected}; got {got if inputs.n_features is None else 'features'}")
-        texts = self._as_fitted._texts(inputs, self.fields_)
+        texts = self._texts(inputs, self.fields_, self._prepared)
         weights = [1.0] if self.fields_ is None else list(self.fields_.values())
         return texts, weights, resolve_threads(self.threads, len(inputs))
 
@@ -237,36 +240,45 @@ class Tfidf(SavedFeatures):
         indptr, indices, data = rows
         return csr_from_parts(data, indices, indptr, (len(indptr) - 1, self.n_features))
 
-    def _texts(self, inputs: Inputs, fields: dict[str, float] | None) -> list[str]:
+    def _texts(
+        self, inputs: Inputs, fields: dict[str, float] | None, preparation: Preparation | None = None
+    ) -> list[str]:
         """Texts of all fields, document by document, as input of the native analyzer."""
         if inputs.kind not in ("text", "fields"):
             raise DataError("Tfidf needs texts; got numeric features")
         texts: list[str] = inputs.data
         if fields is not None:
             texts = [document.get(name, "") for document in inputs.data for name in fields]
-        if self.preprocessor is not None:
-            texts = preprocess(texts, self.preprocessor)
-        elif self.strip_accents is not None or self.tokenizer is not None:
-            texts = [str.lower(t) for t in texts] if self.lowercase else texts
-            if self.strip_accents is not None:
-                strip = strip_accents_unicode if self.strip_accents == "unicode" else strip_accents_ascii
-                texts = [strip(t) for t in texts]
-        return texts if self.tokenizer is None else tokenize(texts, self.tokenizer)
+        return (self._preparation() if preparation is None else preparation).apply(texts)
 
-    def _make_analyzer(self, language: str | None, in_context: bool = True) -> native.text.Analyzer:
-        """Analyzer of documents; without `in_context` of single words, for which neighbors and position do not matter."""
-        words: Iterable[str] = self.stop_words or ()
+    def _preparation(self) -> Preparation:
+        return Preparation(
+            preprocessor=self.preprocessor,
+            tokenizer=self.tokenizer,
+            strip_accents=self.strip_accents,
+            lowercase=self.lowercase,
+            stemmer=self.stemmer if self.stemmer in PYTHON_STEMMERS else None,
+            min_token=self._min_token(),
+            stop_words=self._stop_words(),
+        )
+
+    def _stop_words(self) -> frozenset[str]:
         if self.stop_words == "english":
             from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-            words = ENGLISH_STOP_WORDS
-        in_python = self.strip_accents is not None or self.preprocessor is not None or self.tokenizer is not None
+            return frozenset(ENGLISH_STOP_WORDS)
+        return frozenset(self.stop_words or ())
+
+    def _make_analyzer(self, language: str | None, in_context: bool = True) -> native.text.Analyzer:
+        """Analyzer of documents; without `in_context` of single words, whose neighbors and position do not matter."""
+        preparation = self._preparation()
+        stems_in_python = preparation.stemmer is not None
         return native.text.make_analyzer(
-            self.analyzer if self.tokenizer is None else "token",
+            "token" if preparation.splits else self.analyzer,
             self.ngram_range,
-            self.lowercase and not in_python,  # `_texts` converts to lower case before these functions
-            self._min_token(),
-            sorted(words) if self.analyzer == "word" else [],
+            self.lowercase and not preparation.is_needed,  # it converts to lower case first
+            1 if stems_in_python else self._min_token(),
+            sorted(self._stop_words()) if self.analyzer == "word" and not stems_in_python else [],
             drop_numbers=self.drop_numbers,
             split_unspaced=(self.stemmer or self.subwords) is not None and self.tokenizer is None,
             detect_language=in_context and self.stemmer == "auto",
@@ -292,6 +304,7 @@ class Tfidf(SavedFeatures):
     def _open(self) -> None:
         # Later changes of parameters must not affect the fitted vectorizer.
         self._as_fitted = self.clone()
+        self._prepared = self._as_fitted._preparation()
         self._open_native()
 
     def _open_native(self) -> None:
@@ -328,14 +341,15 @@ class Tfidf(SavedFeatures):
         """Native vectorizer."""
         return self._fitted()
 
-    @property
-    def reads(self) -> tuple[Any, ...] | None:
-        """What the native analyzer gets of documents; None if Python functions make it."""
-        self._fitted()
-        fitted = self._as_fitted
-        if fitted.strip_accents is not None or fitted.preprocessor is not None or fitted.tokenizer is not None:
-            return None
-        return fitted.lowercase, self.threads, None if self.fields_ is None else tuple(self.fields_.items())
+    def reads_as(self, other: Tfidf) -> bool:
+        """Whether the native analyzers of both read the same texts of any documents."""
+        self._fitted(), other._fitted()
+        return (
+            not (self._prepared.is_needed or other._prepared.is_needed)
+            and self._as_fitted.lowercase == other._as_fitted.lowercase
+            and self.fields_ == other.fields_
+            and self.threads == other.threads
+        )
 
     # ---- vocabulary ----
 

@@ -50,8 +50,8 @@ def make_analyzer(
     """Analyzer that splits texts into terms; unit is "word", "char", "char_wb" or "token" (split by U+001F).
 
     The rest concerns words only: drop numbers, cut scripts without spaces into pairs of characters, detect the language
-    of each document, stem words (`stemmer`: where the language is not detected, or not certain), count the first `n_lead`
-    words of a document `lead_weight` times.
+    of each document, stem words (`stemmer`: where the language is not detected, or not certain), count the first
+    `n_lead` words of a document `lead_weight` times.
     """
     if unit not in ("word", "char", "char_wb", "token"):
         raise ValueError(f"unit must be word, char, char_wb or token; got {unit!r}")
