@@ -114,3 +114,8 @@ def test_nasty_texts(text):
     both = Concat(parts=(Tfidf(), Tfidf(stemmer="auto", subwords="parts")))
     for corpus in (CORPUS, [*CORPUS, text]):
         shares_of(both.fit(corpus), text)
+
+
+def test_first_words_have_a_larger_share():
+    stems = Tfidf(stemmer="english", lead_words=1, lead_weight=4.0).fit(CORPUS)
+    assert shares_of(stems, "a Taxes taxing")["tax"] == {"Taxes": 0.8, "taxing": 0.2}
