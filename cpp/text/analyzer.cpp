@@ -77,6 +77,10 @@ std::size_t Analyzer::analyze(const AnalyzerSpec& spec, const TextView& text, co
 std::size_t Analyzer::read_words(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence,
                                  bool same_words) {
     const std::size_t n_words = same_words && has_words_ && !has_unspaced_marks_ ? n_words_ : tokenize(spec, text);
+    if (spec.normalizes()) {
+        if (words_.size() < n_words) words_.resize(n_words * 2);
+        for (std::size_t i = 0; i < n_words; ++i) words_[i] = key(tokens_[i], process_key());
+    }
     if (spec.detect_language) detect_languages(spec, evidence, n_words);
     return n_words;
 }
@@ -178,7 +182,7 @@ void Analyzer::detect_languages(const AnalyzerSpec& spec, const LanguageEvidence
     std::vector<LanguageEvidence> local(n_tokens / segment + 1);
     LanguageEvidence all;
     for (std::size_t i = 0; i < local.size(); ++i) {
-        collect(local[i], i * segment, std::min(n_tokens, (i + 1) * segment));
+        for (std::size_t k = i * segment; k < std::min(n_tokens, (i + 1) * segment); ++k) local[i].add(words_[k]);
         if (document == nullptr) all.add(local[i], 1.0f);
     }
     languages_.clear();
@@ -228,7 +232,7 @@ std::span<const Analyzer::Term> Analyzer::normalize_word(const AnalyzerSpec& spe
 void Analyzer::put_word(const AnalyzerSpec& spec, std::size_t i) {
     if (stems_.empty()) stems_.resize(1 << 12);
     const Language language = word_language(spec, i);
-    const TermKey word = key(tokens_[i], process_key());
+    const TermKey& word = words_[i];
     CachedStem& cached = stems_[(word.hash ^ static_cast<std::size_t>(language)) & (stems_.size() - 1)];
     if (cached.is_of(word, language)) {
         if (other_bytes_.size() < n_other_ + 64) other_bytes_.resize((n_other_ + 64) * 2);

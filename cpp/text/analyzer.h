@@ -90,7 +90,7 @@ public:
     // The same in steps: the words as they are, then what some of them are replaced with.
     std::size_t read_words(const AnalyzerSpec& spec, const TextView& text, const LanguageEvidence* evidence,
                            bool same_words);
-    TermKey word(std::size_t i) const { return key(tokens_[i], process_key()); }
+    const TermKey& word(std::size_t i) const { return words_[i]; }  // if the spec normalizes words
     Language word_language(const AnalyzerSpec& spec, std::size_t i) const {
         return spec.detect_language ? languages_[i / segment] : spec.stemmer;
     }
@@ -145,6 +145,7 @@ private:
     std::vector<CachedStem> stems_;
     std::size_t n_other_ = 0;  // bytes in use of other_bytes_
     std::size_t n_lead_terms_ = 0;
+    std::vector<TermKey> words_;       // of the words in tokens_, if they are normalized
     std::size_t n_words_ = 0;          // in tokens_, if it has them
     bool has_words_ = false;           // tokens_ are the words of the last text, not normalized
     bool has_unspaced_marks_ = false;  // the last text has characters that belong to words only with split_unspaced

@@ -136,8 +136,10 @@ private:
         WordColumns& columns = **columns_;
         s.counter.reserve_more(end - begin);
         s.pending.clear();
+        for (std::size_t i = begin; i < end; ++i)
+            columns.prefetch(s.analyzer.word(i), s.analyzer.word_language(*block_.spec, i));
         for (std::size_t i = begin; i < end; ++i) {
-            const TermKey word = s.analyzer.word(i);
+            const TermKey& word = s.analyzer.word(i);
             const Language language = s.analyzer.word_language(*block_.spec, i);
             const WordColumns::Entry& entry = columns.slot(word, language);
             if (!entry.is_of(word, language)) {
@@ -158,18 +160,8 @@ private:
                 if (id != Slot::empty) s.counter.add(id, weight);
                 else split(key, weight, s);
             }
-            const TermKey word = s.analyzer.word(i);
-            if (word.length > 16 || terms.size() > 1 || s.parts.size() > WordColumns::max_parts) continue;
-            const Language language = s.analyzer.word_language(*block_.spec, i);
-            WordColumns::Entry& entry = columns.slot(word, language);
-            entry = {word.first,
-                     word.last,
-                     id,
-                     static_cast<std::uint8_t>(word.length),
-                     static_cast<std::uint8_t>(s.parts.size()),
-                     language,
-                     {}};
-            std::copy(s.parts.begin(), s.parts.end(), entry.parts.begin());
+            if (terms.size() <= 1)
+                columns.keep(s.analyzer.word(i), s.analyzer.word_language(*block_.spec, i), id, s.parts);
         }
     }
 

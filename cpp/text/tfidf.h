@@ -25,21 +25,36 @@ struct Weighting {
 // The columns that recent words count in, so that a known word needs neither its stem nor the vocabulary.
 class WordColumns {
 public:
-    static constexpr std::size_t max_parts = 4;
+    static constexpr std::size_t max_parts = 4, max_length = 32;
 
-    // A word of up to sixteen bytes in a language: its column, or else the columns of its parts.
-    struct Entry {
+    // A word in a language: its column, or else the columns of its parts. One to a cache line.
+    struct alignas(64) Entry {
         std::uint64_t first = 0, last = 0;  // as in TermKey
+        std::array<std::uint8_t, max_length - 16> middle{};
         std::uint32_t id = Slot::empty;
         std::uint8_t length = 0, n_parts = 0;
         Language language = Language::none;
         std::array<std::uint32_t, max_parts> parts{};
 
         bool is_of(const TermKey& word, Language in) const {
-            return first == word.first && last == word.last && length == word.length && language == in;
+            return first == word.first && last == word.last && length == word.length && language == in &&
+                   (length <= 16 || std::memcmp(middle.data(), word.bytes + 8, length - 16u) == 0);
         }
     };
 
+    void prefetch(const TermKey& word, Language language) { __builtin_prefetch(&slot(word, language)); }
+    void keep(const TermKey& word, Language language, std::uint32_t id, std::span<const std::uint32_t> parts) {
+        if (word.length > max_length || parts.size() > max_parts) return;
+        Entry& entry = slot(word, language);
+        entry.first = word.first;
+        entry.last = word.last;
+        entry.id = id;
+        entry.length = static_cast<std::uint8_t>(word.length);
+        entry.n_parts = static_cast<std::uint8_t>(parts.size());
+        entry.language = language;
+        if (word.length > 16) std::memcpy(entry.middle.data(), word.bytes + 8, word.length - 16);
+        std::copy(parts.begin(), parts.end(), entry.parts.begin());
+    }
     Entry& slot(const TermKey& word, Language language) {
         return entries_[(word.hash ^ static_cast<std::size_t>(language)) & (entries_.size() - 1)];
     }
