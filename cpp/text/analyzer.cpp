@@ -78,7 +78,7 @@ std::size_t Analyzer::read_words(const AnalyzerSpec& spec, const TextView& text,
                                  bool same_words) {
     const std::size_t n_words = same_words && has_words_ && !has_unspaced_marks_ ? n_words_ : tokenize(spec, text);
     if (spec.normalizes()) {
-        if (words_.size() < n_words) words_.resize(n_words * 2);
+        if (words_.size() < n_words) words_.resize(n_words + n_words / 4);
         for (std::size_t i = 0; i < n_words; ++i) words_[i] = key(tokens_[i], process_key());
     }
     if (spec.detect_language) detect_languages(spec, evidence, n_words);

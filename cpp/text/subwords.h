@@ -126,6 +126,7 @@ inline void check_subwords(const SubwordView& view, std::int64_t n_terms, std::i
 // Adds the parts of the terms of a document, whose ids are columns, and s.part_counts, those of words without a column.
 // Sums of fractional counts depend on their order, and the order of s.row on the threads: they are sorted first.
 inline void add_parts(DocumentScratch& s, const SubwordView& subwords, bool integral) {
+    for (const TermCount& c : s.row) __builtin_prefetch(subwords.parts + subwords.indptr[c.id]);
     for (const TermCount& c : s.row)
         for (const std::int32_t part : subwords.of(c.id))
             s.part_counts.push_back({static_cast<std::uint32_t>(part), c.count});

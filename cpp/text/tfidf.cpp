@@ -66,6 +66,8 @@ double weigh_count(double count, const Weighting& w) {
 
 void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_t n_columns, const Weighting& w,
                    std::int32_t* indices, float* data) {
+    if (w.idf != nullptr)  // they are read after the sort
+        for (const TermCount& c : row) __builtin_prefetch(w.idf + c.id);
     sort_counts(row, s.sorting, n_columns);
     double total = 0.0;
     s.values.resize(row.size());
@@ -146,7 +148,10 @@ private:
                 s.pending.push_back(static_cast<std::uint32_t>(i));
                 continue;
             }
-            if (entry.id != Slot::empty) s.counter.add(entry.id, weight);
+            if (entry.id != Slot::empty) {
+                s.counter.add(entry.id, weight);
+                if (block_.subwords != nullptr) __builtin_prefetch(block_.subwords->indptr + entry.id);
+            }
             for (std::size_t p = 0; p < entry.n_parts; ++p) s.part_counts.push_back({entry.parts[p], weight});
         }
         for (const std::uint32_t i : s.pending) {

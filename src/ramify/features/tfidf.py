@@ -151,7 +151,7 @@ class Tfidf(SavedFeatures):
         texts = self._texts(inputs, fields)
         n = len(inputs)
         weights = [1.0] if fields is None else list(fields.values())
-        language = self.stemmer if self.stemmer in STEMMERS else None
+        language: str | None = self.stemmer if self.stemmer in STEMMERS else None
         if self.stemmer == "auto":
             language = main_language(texts, len(weights), threads)
         counts = native.text.CorpusCounts.count(
