@@ -60,7 +60,7 @@ public:
     }
 
 private:
-    std::vector<Entry> entries_{1 << 13};
+    std::vector<Entry> entries_{1 << 14};
 };
 using WordColumnsPool = ScratchPool<WordColumns>;
 
