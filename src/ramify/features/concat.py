@@ -78,7 +78,7 @@ class Concat(SavedFeatures):
         if not self._read_together():
             return self._concat([part.transform(documents) for part in self.parts])
         texts, field_weights, threads = self.parts[0].prepare(documents)
-        blocks = [part.opened for part in self.parts]
+        blocks = [part._fitted() for part in self.parts]
         factors = list(self.weights or (1.0,) * len(blocks))
         indptr, indices, data = native.text.Tfidf.transform_together(blocks, factors, texts, field_weights, threads)
         return csr_from_parts(data, indices, indptr, (len(indptr) - 1, self.n_features))

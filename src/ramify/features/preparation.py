@@ -16,6 +16,8 @@ SEPARATOR = "\x1f"
 
 
 _WORD = re.compile(r"\w+")
+_WORD_PATTERN = re.compile(r"\(\?u\)\\b(\\w\\w\+|\\w\+|\\w\{([1-9][0-9]{0,5}),\})\\b")
+_FIELD_WEIGHTS = (1e-3, 1e6)  # range that counts in single precision resolve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,3 +97,29 @@ def checked(value: Any, name: str) -> str:
         expected = "a text" if name == "preprocessor" else "a list of words"
         raise DataError(f"the function Tfidf.{name} must return {expected}; got {type(value).__name__}")
     return value
+
+
+def shortest_word(token_pattern: str) -> int:
+    """Minimum word length of a pattern of words."""
+    match = _WORD_PATTERN.fullmatch(token_pattern)
+    if match is None:
+        raise ValueError(
+            r"Tfidf.token_pattern must be (?u)\b\w\w+\b, (?u)\b\w+\b or (?u)\b\w{n,}\b; " f"got {token_pattern!r}"
+        )
+    return int(match[2]) if match[2] else match[1].count(r"\w")
+
+
+def stop_word_set(stop_words: str | Iterable[str] | None) -> frozenset[str]:
+    """Words to ignore; 'english' for scikit-learn's list."""
+    if stop_words == "english":
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        return frozenset(ENGLISH_STOP_WORDS)
+    return frozenset(stop_words or ())
+
+
+def check_field_weights(fields: dict[str, float]) -> None:
+    """Check the weights of text fields."""
+    low, high = _FIELD_WEIGHTS
+    if not fields or not all(low <= weight <= high for weight in fields.values()):
+        raise ValueError(f"Tfidf.fields must have a weight from {low:g} to {high:g} for each field; got {fields!r}")

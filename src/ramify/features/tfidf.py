@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,14 +15,12 @@ from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS, resolve_threads
 from ramify.base.types import AnyArray, BoolArray, Csr
 from ramify.features.languages import STEMMERS, main_language
-from ramify.features.preparation import Preparation
+from ramify.features.preparation import Preparation, check_field_weights, shortest_word, stop_word_set
 from ramify.features.saved import SavedFeatures
 from ramify.features.stemmers import PYTHON_STEMMERS, Stemmer
 from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.store import Store, StoreWriter
 
-_WORD_PATTERN = re.compile(r"\(\?u\)\\b(\\w\\w\+|\\w\+|\\w\{([1-9][0-9]{0,5}),\})\\b")
-_FIELD_WEIGHTS = (1e-3, 1e6)  # range that counts in single precision resolve
 _PARTS = ("part_indptr", "parts", "part_costs")  # arrays of the subwords
 _MIN_PART_DF = 3  # documents that a term must occur in, to be a part of other words
 
@@ -110,7 +107,7 @@ class Tfidf(SavedFeatures):
                     f"Tfidf.{name} is a fraction of the documents if it is a float, at most 1.0; got {value!r}"
                 )
         if self.fields is not None:
-            _check_fields(self.fields)
+            check_field_weights(self.fields)
         self._min_token()
         if self.analyzer != "word":
             for name in ("stemmer", "subwords", "min_token_length", "lead_words", "tokenizer"):
@@ -259,15 +256,8 @@ class Tfidf(SavedFeatures):
             lowercase=self.lowercase,
             stemmer=self.stemmer if self.stemmer in PYTHON_STEMMERS else None,
             min_token=self._min_token(),
-            stop_words=self._stop_words(),
+            stop_words=stop_word_set(self.stop_words),
         )
-
-    def _stop_words(self) -> frozenset[str]:
-        if self.stop_words == "english":
-            from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-            return frozenset(ENGLISH_STOP_WORDS)
-        return frozenset(self.stop_words or ())
 
     def _make_analyzer(self, language: str | None, in_context: bool = True) -> native.text.Analyzer:
         """Analyzer of documents; without `in_context` of single words, whose neighbors and position do not matter."""
@@ -278,7 +268,7 @@ class Tfidf(SavedFeatures):
             self.ngram_range,
             self.lowercase and not preparation.is_needed,  # it converts to lower case first
             1 if stems_in_python else self._min_token(),
-            sorted(self._stop_words()) if self.analyzer == "word" and not stems_in_python else [],
+            sorted(stop_word_set(self.stop_words)) if self.analyzer == "word" and not stems_in_python else [],
             drop_numbers=self.drop_numbers,
             split_unspaced=(self.stemmer or self.subwords) is not None and self.tokenizer is None,
             detect_language=in_context and self.stemmer == "auto",
@@ -293,13 +283,7 @@ class Tfidf(SavedFeatures):
             return self.min_token_length
         if self.tokenizer is not None:
             return 1
-        match = _WORD_PATTERN.fullmatch(self.token_pattern)
-        if match is None:
-            raise ValueError(
-                r"Tfidf.token_pattern must be (?u)\b\w\w+\b, (?u)\b\w+\b or (?u)\b\w{n,}\b; "
-                f"got {self.token_pattern!r}"
-            )
-        return int(match[2]) if match[2] else match[1].count(r"\w")
+        return shortest_word(self.token_pattern)
 
     def _open(self) -> None:
         # Later changes of parameters must not affect the fitted vectorizer.
@@ -335,11 +319,6 @@ class Tfidf(SavedFeatures):
         if not hasattr(self, "_native"):
             raise not_fitted(self)
         return self._native
-
-    @property
-    def opened(self) -> native.text.Tfidf:
-        """Native vectorizer."""
-        return self._fitted()
 
     def reads_as(self, other: Tfidf) -> bool:
         """Whether the native analyzers of both read the same texts of any documents."""
@@ -408,7 +387,7 @@ class Tfidf(SavedFeatures):
             tfidf = cls.from_dict(info["params"])
             tfidf.fields_ = None if info["fields"] is None else {str(k): float(v) for k, v in info["fields"].items()}
             if tfidf.fields_ is not None:
-                _check_fields(tfidf.fields_)
+                check_field_weights(tfidf.fields_)
             tfidf.n_documents_ = int(info["n_documents"])
             tfidf.language_ = info.get("language")
             if tfidf.language_ is not None and tfidf.language_ not in STEMMERS:
@@ -437,9 +416,3 @@ class Tfidf(SavedFeatures):
         except (ValueError, TypeError, OverflowError) as error:
             raise ModelFormatError(f"the TF-IDF is damaged: {error}") from error
         return tfidf
-
-
-def _check_fields(fields: dict[str, float]) -> None:
-    low, high = _FIELD_WEIGHTS
-    if not fields or not all(low <= weight <= high for weight in fields.values()):
-        raise ValueError(f"Tfidf.fields must have a weight from {low:g} to {high:g} for each field; got {fields!r}")
