@@ -13,7 +13,7 @@ from test_contract import LABELS, TEXTS
 import ramify
 from ramify import TrainingConfig
 from ramify.nn.encoders.hub import check_hub
-from ramify.nn.trainer import _schedule
+from ramify.nn.trainer import schedule
 
 
 @pytest.mark.parametrize("order", [*itertools.permutations(["encoder", "encoder.frozen", "encoder.max_length"])])
@@ -50,9 +50,9 @@ def test_paths_are_accepted(tmp_path):
 
 
 def test_epochs_means_epochs():
-    assert _schedule(500, TrainingConfig(epochs=1), 1) == (500, 1)
-    assert _schedule(500, TrainingConfig(), 8) == (500, 100)  # 200 steps of 256: small data sets get more epochs
-    assert _schedule(500, TrainingConfig(epochs=1, min_steps=10), 1) == (500, 5)
+    assert schedule(500, TrainingConfig(epochs=1), 1) == (500, 1)
+    assert schedule(500, TrainingConfig(), 8) == (500, 100)  # 200 steps of 256: small data sets get more epochs
+    assert schedule(500, TrainingConfig(epochs=1, min_steps=10), 1) == (500, 5)
     texts, labels = topics(60)
     for cls in (ramify.NeuralOneVsAll, ramify.LightDXML):
         if cls is ramify.LightDXML:
