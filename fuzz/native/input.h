@@ -1,9 +1,11 @@
-// Reads the numbers of a test case from the fuzzer's bytes; behind their end everything is 0.
+// Reads the numbers of a test case from the fuzzer's bytes, behind whose end everything is 0, and says what must hold.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 struct Input {
@@ -30,4 +32,65 @@ struct Input {
         return items;
     }
     std::vector<std::uint8_t> rest() { return {data, data + size}; }
+
+    // Any float: mostly small numbers, in which ties are frequent, and now and then infinity, NaN and extremes.
+    float number() {
+        const auto byte = take<std::uint8_t>();
+        if (byte < 250) return static_cast<float>(byte - 125) / 16.0f;
+        if (byte < 253) return take<float>();
+        const float infinity = std::numeric_limits<float>::infinity();
+        return byte == 253 ? infinity : byte == 254 ? -infinity : std::numeric_limits<float>::quiet_NaN();
+    }
+    std::vector<float> numbers(std::int64_t n) {
+        std::vector<float> items(static_cast<std::size_t>(n));
+        for (float& item : items) item = number();
+        return items;
+    }
+    // Row pointers of n rows, each with up to `most` entries.
+    template <class Index>
+    std::vector<Index> pointers(std::int64_t n, std::uint8_t most) {
+        std::vector<Index> found{0};
+        for (std::int64_t i = 0; i < n; ++i)
+            found.push_back(found.back() + static_cast<Index>(take<std::uint8_t>() % (most + 1)));
+        return found;
+    }
+    // Ascending columns below n of the rows that `pointers` divides; the pointers shrink to what there is.
+    template <class Index>
+    std::vector<Index> columns(std::vector<Index>& indptr, std::int64_t n) {
+        std::vector<Index> found;
+        for (std::size_t row = 0; row + 1 < indptr.size(); ++row) {
+            const auto wanted = static_cast<std::int64_t>(indptr[row + 1]) - static_cast<std::int64_t>(indptr[row]);
+            std::vector<Index> part;
+            for (std::int64_t i = 0; i < wanted; ++i) part.push_back(static_cast<Index>(take<std::uint16_t>() % n));
+            std::sort(part.begin(), part.end());
+            part.erase(std::unique(part.begin(), part.end()), part.end());
+            // The row ends where its entries end, the next one begins there.
+            const Index removed = static_cast<Index>(wanted - static_cast<std::int64_t>(part.size()));
+            for (std::size_t i = row + 1; i < indptr.size(); ++i) indptr[i] -= removed;
+            found.insert(found.end(), part.begin(), part.end());
+        }
+        return found;
+    }
 };
+
+inline void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+inline bool same(float a, float b) { return a == b || (a != a && b != b); }
+
+// What every ranking (rows, k) has: ids below n, no id twice unless asked, best first, NaN behind numbers, padding
+// last.
+inline void require_ranking(const std::int32_t* ids, const float* scores, std::int64_t rows, std::int64_t k,
+                            std::int64_t n, bool is_ordered = true, bool is_unique = true) {
+    for (std::int64_t row = 0; row < rows; ++row, ids += k, scores += k)
+        for (std::int64_t j = 0; j < k; ++j) {
+            require(ids[j] >= -1 && ids[j] < n);
+            require(ids[j] >= 0 || scores[j] == -std::numeric_limits<float>::infinity());
+            if (j == 0) continue;
+            require(ids[j] < 0 || ids[j - 1] >= 0);
+            if (is_ordered && ids[j] >= 0)
+                require(!(scores[j] > scores[j - 1]) && (scores[j] != scores[j] || scores[j - 1] == scores[j - 1]));
+            for (std::int64_t i = 0; is_unique && ids[j] >= 0 && i < j; ++i) require(ids[i] != ids[j]);
+        }
+}

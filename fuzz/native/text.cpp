@@ -1,6 +1,4 @@
 // Texts of arbitrary code points: learning a vocabulary, its hash table, and features that agree with those of the fit.
-#include <cstdlib>
-
 #include "input.h"
 #include "text/corpus_counts.h"
 #include "text/tfidf.h"
@@ -28,6 +26,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     spec.lowercase = input.take<std::uint8_t>() % 2 != 0;
     spec.min_token = static_cast<int>(input.between(1, 3));
     spec.unicode = unicode;
+    if (spec.unit == TermUnit::word) {
+        const auto flags = input.take<std::uint8_t>();
+        spec.drop_numbers = (flags & 1) != 0;
+        spec.split_unspaced = (flags & 2) != 0;
+        spec.detect_language = (flags & 4) != 0;
+        spec.is_split = (flags & 8) != 0;
+        if ((flags & 16) != 0) spec.stemmer = static_cast<Language>(input.between(0, n_languages - 1));
+        if (!has_stemmer(spec.stemmer)) spec.stemmer = Language::none;
+    }
+    const bool with_subwords = spec.unit == TermUnit::word && spec.max_n == 1 && input.take<std::uint8_t>() % 2 != 0;
     const int width = 1 << input.between(0, 2);
     const std::vector<std::uint8_t> bytes = input.rest();
     const auto n_units = static_cast<std::int64_t>(bytes.size()) / width;
@@ -45,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Corpus corpus{texts.data(), 2, 1, &weight};
     CorpusCounts counts(spec, corpus, true, 1);
     counts.select(1, 2, 1);
-    const FrozenVocabulary frozen = counts.freeze(nullptr);
+    const FrozenVocabulary frozen = counts.freeze(nullptr, with_subwords);
     const auto n_terms = static_cast<std::int64_t>(frozen.offsets.size()) - 1;
     std::vector<std::uint8_t> padded = frozen.bytes;
     padded.resize(padded.size() + term_padding);
@@ -53,10 +61,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const SlotTable slots = make_slots(frozen.offsets.data(), padded.data(), n_terms, key);
     const VocabularyView view{n_terms, frozen.offsets.data(), frozen.bytes.data(), slots.data(), slots.size(), key};
     check_vocabulary(view, frozen.bytes.size());
+    Subwords parts;
+    SubwordView subwords;
+    if (with_subwords) {
+        parts = counts.add_subwords(view, 1, 1);
+        subwords = {parts.indptr.data(), parts.parts.data(), parts.costs.data()};
+        check_subwords(subwords, n_terms, static_cast<std::int64_t>(parts.parts.size()));
+    }
     const Weighting weighting{false, false, Weighting::Norm::l2, nullptr};
-    const CsrRows fitted = counts.rows(weighting, 1), again = tfidf_rows(spec, view, weighting, corpus, 1);
-    if (fitted.indptr != again.indptr ||
-        !std::equal(fitted.data.get(), fitted.data.get() + fitted.indptr.back(), again.data.get()))
-        std::abort();
+    const CsrRows fitted = counts.rows(weighting, 1),
+                  again = tfidf_rows(spec, view, with_subwords ? &subwords : nullptr, weighting, corpus, 1);
+    require(fitted.indptr == again.indptr &&
+            std::equal(fitted.indices.get(), fitted.indices.get() + fitted.indptr.back(), again.indices.get()) &&
+            std::equal(fitted.data.get(), fitted.data.get() + fitted.indptr.back(), again.data.get()));
     return 0;
 }
