@@ -51,12 +51,11 @@ sanitize: $(SANITIZE)/.installed
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	$(SANITIZE)/bin/python -m pytest -p no:cacheprovider -m native
 
-# Mutants of every kind of model, then the native fuzzers (which need clang); SECURITY.md says what they look for.
+# Mutants of every kind of model, of checkpoints and of the embedding cache, then the native fuzzers (which need clang); SECURITY.md says what they look for.
 MUTANTS ?= 100000
 SECONDS ?= 1800
 fuzz: $(VENV)/.installed-dev
-	for model in tests/golden/v*/*/; do \
-		RAMIFY_THREADS=1 $(VENV)/bin/python fuzz/mutants.py $$model --mutants $(MUTANTS) || exit 1; done
+	RAMIFY_THREADS=1 OMP_NUM_THREADS=1 $(VENV)/bin/python fuzz/mutants.py --mutants $(MUTANTS)
 	$(MAKE) -C fuzz SECONDS=$(SECONDS)
 
 # The real Annif, which needs other versions of our dependencies: its command line with our backend and our server.

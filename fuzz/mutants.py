@@ -1,287 +1,145 @@
-"""Mutates model directories, with knowledge of their structure, and opens and queries what results.
+"""Opens mutants of every kind of model, of its checkpoints, and of the embedding cache.
 
-    python fuzz/mutants.py DIRECTORY [--mutants N] [--seed S] [--memory MB]
+    python fuzz/mutants.py [SUBJECT ...] [--mutants N] [--seed S] [--first I] [--memory MB]
 
 A mutant either answers or is refused with a `ModelFormatError`. Anything else, including a crash, a hang or an
-allocation beyond the limit, is a finding: the seed that is printed makes it again. Arrays are rewritten with hashes,
-sizes and headers mended, so that only checks of the content can refuse them.
+allocation beyond the limit, is a finding; the seed and the number that are printed make it again. Mutants are opened one
+after the other in a forked worker. If it dies, the mutant that it was at is the finding, and a new worker goes on behind
+it.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
-import hashlib
-import io
-import json
+import mmap
+import os
 import resource
-import shutil
 import signal
 import sys
-import tempfile
-from collections.abc import Callable
+import time
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from subjects import SUBJECTS, Refused, Subject, scratch_directory
 
-import ramify
-
-MANIFEST = "manifest.json"
-QUERIES = ["a red fox", "hen eggs whale " * 60, "", "zzz", "red red brown grey"]
-INTEGERS = [
-    0,
-    1,
-    -1,
-    2,
-    7,
-    255,
-    256,
-    65535,
-    2**31 - 1,
-    2**31,
-    2**32,
-    2**32 + 1,
-    2**62,
-    2**63 - 1,
-    2**63,
-    2**70,
-    -(2**31),
-]
-VALUES: list[Any] = [*INTEGERS, 0.5, -0.0, 1e300, "", "x" * 300, "../../etc/passwd", None, True, [], {}, [[]], {"a": 1}]
-FLOATS = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-45, 3e38, -3e38, 1e20, -1.0, 2.0**-149]
-DTYPES = ["<f4", "<f8", "<i4", "<i8", "<u8", "|u1", "|i1", ">f4", ">i8", "<f2", "<U4", "|b1", "<c8"]
-Random = np.random.Generator
+BATCH = 5000
+"""Mutants of a worker; a new one begins with fresh memory."""
+TIMEOUT = 20
+"""Seconds of processor time for a mutant, and a third of those that it may take."""
 
 
-class Directory:
-    """A model directory in memory: its manifest, and the bytes of its files."""
+@dataclass
+class Counts:
+    """Outcomes of mutants."""
 
-    def __init__(self, path: Path) -> None:
-        self.manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text())
-        self.files = {name: (path / name).read_bytes() for name in self.manifest["files"]}
+    answered: int = 0
+    refused: int = 0
+    findings: int = 0
 
-    def array(self, name: str) -> Any:
-        """Return an array."""
-        return np.load(io.BytesIO(self.files[name])).copy()
 
-    def set_array(self, name: str, array: Any) -> None:
-        """Replace an array; the manifest follows."""
-        out = io.BytesIO()
-        np.lib.format.write_array(out, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-        self.files[name] = out.getvalue()
-        self.mend(name)
+class Report:
+    """What a worker tells, in memory that it shares with its parent: where it is, counts, the names of mutations."""
 
-    def mend(self, name: str) -> None:
-        """Make the manifest agree with a file."""
-        content = self.files[name]
-        entry = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, 4096)
+        self.numbers = np.frombuffer(self._memory, np.int64, 4)  # next mutant, answered, refused, findings
+        self._text = memoryview(self._memory)[64:]
+
+    @property
+    def mutations(self) -> str:
+        """The mutations of the present mutant."""
+        return bytes(self._text[:400]).rstrip(b"\0").decode()
+
+    def note(self, text: str) -> None:
+        """Tell the mutations of the present mutant."""
+        self._text[:400] = text.encode()[:400].ljust(400, b"\0")
+
+
+def limit_memory(megabytes: int) -> None:
+    """Let the process allocate so much beyond what it has."""
+    status = Path("/proc/self/status")
+    if megabytes and status.exists():
+        used = int(next(line for line in status.read_text().splitlines() if line.startswith("VmData")).split()[1]) << 10
+        resource.setrlimit(resource.RLIMIT_DATA, (used + (megabytes << 20), resource.RLIM_INFINITY))
+
+
+def work(subject: Subject, name: str, seed: int, end: int, report: Report) -> None:
+    """Try the mutants up to `end`."""
+    numbers = report.numbers
+    warnings.simplefilter("ignore")  # numbers of a mutant may overflow
+    while numbers[0] < end:
+        i = int(numbers[0])
+        random = np.random.default_rng([seed, i])
+        report.note("")
+        signal.setitimer(signal.ITIMER_PROF, TIMEOUT)  # a hang ends the process
+        signal.alarm(3 * TIMEOUT)
         try:
-            array = np.load(io.BytesIO(content))
-            entry |= {"dtype": array.dtype.str, "shape": list(array.shape)}
-        except Exception:
-            pass
-        self.manifest["files"][name] = {**self.manifest["files"].get(name, {}), **entry}
-
-    def write(self, path: Path) -> None:
-        """Write the directory."""
-        shutil.rmtree(path, ignore_errors=True)
-        path.mkdir()
-        for name, content in self.files.items():
-            (path / name).write_bytes(content)
-        (path / MANIFEST).write_text(json.dumps(self.manifest))
+            subject.try_mutant(random, report.note)
+            numbers[1] += 1
+        except Refused:
+            numbers[2] += 1
+        except Exception as error:
+            numbers[3] += 1
+            print(f"FINDING {name} seed {seed} mutant {i} ({report.mutations}): {type(error).__name__}: {error}")
+            sys.stdout.flush()
+        numbers[0] += 1
 
 
-def pick(random: Random, items: Any) -> Any:
-    """Choose an item at random."""
-    items = list(items)
-    return items[int(random.integers(len(items)))]
-
-
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths of all values within nested dicts and lists."""
-    found = [path] if path else []
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in items:
-        found += leaves(part, (*path, key))
-    return found
-
-
-# ---- mutations ----
-
-
-def change_entries(model: Directory, random: Random) -> None:
-    """Replace some entries of an array by boundary values or by those of other entries."""
-    name = pick(random, model.files)
-    array = model.array(name)
-    flat = array.reshape(-1)
-    if not flat.size:
-        return
-    for _ in range(int(random.integers(1, 5))):
-        at = int(random.integers(flat.size))
-        if array.dtype.kind == "f":
-            value = pick(random, FLOATS)
-        elif random.random() < 0.5:
-            value = int(flat[int(random.integers(flat.size))]) + int(random.integers(-2, 3))
-        else:
-            value = pick(random, INTEGERS)
-        info = np.iinfo(array.dtype) if array.dtype.kind in "iu" else None
-        flat[at] = value if info is None else min(max(int(value), info.min), info.max)
-    model.set_array(name, array)
-
-
-def flip_bits(model: Directory, random: Random) -> None:
-    """Flip bits of the data of an array."""
-    name = pick(random, model.files)
-    content = bytearray(model.files[name])
-    start = 0 if random.random() < 0.1 else min(128, len(content) - 1)
-    for _ in range(int(random.integers(1, 9))):
-        content[int(random.integers(start, len(content)))] ^= 1 << int(random.integers(8))
-    model.files[name] = bytes(content)
-    model.mend(name)
-
-
-def reshape_array(model: Directory, random: Random) -> None:
-    """Cut, repeat, shuffle or reshape an array."""
-    name = pick(random, model.files)
-    array = model.array(name)
-    n = len(array) if array.ndim else 0
-    kind = int(random.integers(7))
-    if kind == 0:
-        array = array[: int(random.integers(n + 1))]
-    elif kind == 1:
-        array = np.concatenate([array, array])
-    elif kind == 2:
-        array = array[random.permutation(n)]
-    elif kind == 3:
-        array = array[::-1]
-    elif kind == 4:
-        array = array.reshape(-1) if array.ndim > 1 else array[:, None]
-    elif kind == 5:
-        array = array.T if array.ndim > 1 else array[None, :]
-    else:
-        array = np.full_like(array, array.reshape(-1)[0] if array.size else 0)
-    model.set_array(name, array)
-
-
-def change_dtype(model: Directory, random: Random) -> None:
-    """Store an array with another type or byte order."""
-    name = pick(random, model.files)
-    with np.errstate(all="ignore"):
-        model.set_array(name, model.array(name).astype(pick(random, DTYPES)))
-
-
-def swap_files(model: Directory, random: Random) -> None:
-    """Exchange two arrays."""
-    a, b = pick(random, model.files), pick(random, model.files)
-    model.files[a], model.files[b] = model.files[b], model.files[a]
-    model.mend(a)
-    model.mend(b)
-
-
-def change_manifest(model: Directory, random: Random) -> None:
-    """Replace, delete or move a value of the manifest."""
-    paths = [path for path in leaves(model.manifest) if path[0] in ("params", "state", "kind", "files")]
-    path = pick(random, [p for p in paths if p[0] != "files"] if random.random() < 0.9 else paths)
-    owner = model.manifest
-    for key in path[:-1]:
-        owner = owner[key]
-    kind = random.random()
-    if kind < 0.1 and isinstance(owner, dict):
-        del owner[path[-1]]
-    elif kind < 0.2 and isinstance(owner, dict):
-        owner[pick(random, ["x", "attn_implementation", "n", "kind"])] = pick(random, VALUES)
-    else:
-        owner[path[-1]] = pick(random, VALUES)
-
-
-def cut_file(model: Directory, random: Random) -> None:
-    """Cut a file, with or without telling the manifest."""
-    name = pick(random, model.files)
-    model.files[name] = model.files[name][: int(random.integers(len(model.files[name])))]
-    if random.random() < 0.5:
-        model.mend(name)
-
-
-MUTATIONS: list[tuple[Callable[[Directory, Random], None], float]] = [
-    (change_entries, 0.35),
-    (flip_bits, 0.2),
-    (reshape_array, 0.15),
-    (change_manifest, 0.2),
-    (change_dtype, 0.04),
-    (swap_files, 0.04),
-    (cut_file, 0.02),
-]
-
-
-def mutate(model: Directory, random: Random) -> str:
-    """Apply one to three mutations; return their names."""
-    functions, weights = zip(*MUTATIONS, strict=True)
-    names = []
-    for _ in range(int(random.choice([1, 1, 1, 2, 3]))):
-        mutation = functions[int(random.choice(len(functions), p=weights))]
-        try:
-            mutation(model, random)
-            names.append(mutation.__name__)
-        except Exception:
-            continue  # the mutation does not apply to this array
-    return ", ".join(names)
-
-
-def query(path: Path, random: Random) -> bool:
-    """Open a mutant and ask it; True if it answered."""
-    model = ramify.load(path, verify=bool(random.integers(2)))
-    model.threads = 1
-    inputs: Any = QUERIES
-    if model.input_kind_ == "fields":
-        inputs = [{"title": text} for text in QUERIES]
-    elif model.input_kind_ in ("sparse", "dense"):
-        return True
-    ranking = model.predict_topk(inputs, k=int(random.choice([1, 3, 100])))
-    ranking.labels()
-    return True
-
-
-def run(source: Path, n: int, seed: int, memory: int) -> int:
-    """Try n mutants; return the number of findings."""
-    faulthandler.enable()
-    query(source, np.random.default_rng(0))  # imports everything before the limit of memory
-    if memory:
-        used = int(next(s for s in open("/proc/self/status") if s.startswith("VmData")).split()[1]) << 10  # noqa: SIM115, PTH123
-        resource.setrlimit(resource.RLIMIT_DATA, (used + (memory << 20), resource.RLIM_INFINITY))
-    answered, refused, findings = 0, 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        for i in range(n):
-            random = np.random.default_rng([seed, i])
-            model = Directory(source)
-            names = mutate(model, random)
-            model.write(Path(folder) / "mutant")
-            print(f"\r{source.name} seed {seed} mutant {i}: {names:60}", end="", file=sys.stderr, flush=True)
-            signal.alarm(60)  # a hang ends the process
-            try:
-                answered += query(Path(folder) / "mutant", random)
-            except ramify.ModelFormatError:
-                refused += 1
-            except BaseException as error:
-                findings += 1
-                print(f"\nFINDING {source.name} seed {seed} mutant {i} ({names}): {type(error).__name__}: {error}")
-                if isinstance(error, KeyboardInterrupt):
-                    raise
-            finally:
-                signal.alarm(0)
-    print(f"\n{source.name}: {answered} answered, {refused} refused, {findings} findings")
-    return findings
+def run(name: str, n: int, seed: int, first: int, memory: int) -> Counts:
+    """Try n mutants of a subject, from number `first`."""
+    report = Report()
+    numbers, end = report.numbers, first + n
+    numbers[0] = first
+    with scratch_directory() as folder:
+        subject = SUBJECTS[name](Path(folder))
+        sys.stdout.flush()
+        while numbers[0] < end:
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    faulthandler.enable()
+                    limit_memory(memory)
+                    work(subject, name, seed, min(end, int(numbers[0]) + BATCH), report)
+                    code = 0
+                finally:
+                    sys.stdout.flush()
+                    os._exit(code)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            if code != 0:
+                reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+                print(f"FINDING {name} seed {seed} mutant {numbers[0]} ({report.mutations}): {reason}", flush=True)
+                numbers[3] += 1
+                numbers[0] += 1
+    return Counts(*(int(count) for count in numbers[1:]))
 
 
 def main() -> int:
     """Run from the command line; the exit code says whether there were findings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("subjects", nargs="*", metavar="SUBJECT", help=f"one of {', '.join(SUBJECTS)}; all by default")
     parser.add_argument("--mutants", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--memory", type=int, default=256, help="megabytes beyond what the library itself needs")
+    parser.add_argument("--first", type=int, default=0, help="number of the first mutant")
+    parser.add_argument("--memory", type=int, default=64, help="megabytes beyond what the library itself needs")
     options = parser.parse_args()
-    return 1 if run(options.directory, options.mutants, options.seed, options.memory) else 0
+    n_findings = 0
+    for name in options.subjects or SUBJECTS:
+        if name not in SUBJECTS:
+            parser.error(f"there is no subject {name!r}")
+        begin = time.perf_counter()
+        counts = run(name, options.mutants, options.seed, options.first, options.memory)
+        seconds = time.perf_counter() - begin
+        print(
+            f"{name}: {counts.answered} answered, {counts.refused} refused, {counts.findings} findings "
+            f"({options.mutants / seconds:.0f} mutants/s)",
+            flush=True,
+        )
+        n_findings += counts.findings
+    return 1 if n_findings else 0
 
 
 if __name__ == "__main__":

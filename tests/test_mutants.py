@@ -1,84 +1,66 @@
-"""Mutated model directories are opened and answer, or are refused: a few of those that `make fuzz` tries."""
+"""Mutants of models, checkpoints and the embedding cache: a few of those that `make fuzz` tries."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
-from golden.make import LABELS, MODELS, TEXTS
-
-from ramify import DataError, ModelFormatError
-from ramify.io.store import FORMAT_VERSION
-from ramify.models import level_checkpoints
-from ramify.nn import trainer
 
 ROOT = Path(__file__).parent.parent
-N_MUTANTS = 200
+sys.path.insert(0, str(ROOT / "fuzz"))
+from subjects import SUBJECTS  # noqa: E402
+
+FEW = {"-checkpoint": 40}
+"""Mutants of subjects that are slow, because each of them trains a model."""
 
 
-@pytest.mark.parametrize("kind", sorted(MODELS))
-def test_mutants_answer_or_are_refused(kind):
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_mutants_answer_or_are_refused(subject):
     """In a process of its own: a crash, a hang or too much memory are findings too."""
-    if kind.startswith(("lightdxml", "astec")):
+    if subject.startswith(("lightdxml", "astec")):
         pytest.importorskip("faiss")
-    command = [sys.executable, "fuzz/mutants.py", f"tests/golden/v{FORMAT_VERSION}/{kind}", "--mutants", str(N_MUTANTS)]
+    if subject == "tokens-cache":
+        pytest.importorskip("tokenizers")
+    n_mutants = next((n for suffix, n in FEW.items() if subject.endswith(suffix)), 300)
+    command = [sys.executable, "fuzz/mutants.py", subject, "--mutants", str(n_mutants)]
     environment = {**os.environ, "RAMIFY_THREADS": "1", "OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr[-2000:]
     assert " 0 findings" in result.stdout
-    answered = int(result.stdout.split(f"{kind}: ")[1].split()[0])
-    assert 0 < answered < N_MUTANTS  # the mutations are neither harmless nor all refused at the door
+    answered = int(result.stdout.split(f"{subject}: ")[1].split()[0])
+    assert 0 < answered < n_mutants  # the mutations are neither harmless nor all refused at the door
 
 
-def load_mutants():
-    spec = importlib.util.spec_from_file_location("mutants", ROOT / "fuzz" / "mutants.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_the_runner_finds_crashes_hangs_and_allocations(tmp_path):
+    """A subject that misbehaves: every one of its mutants is a finding, and the run goes on behind it."""
+    script = f"""
+import os, sys, time
+sys.path.insert(0, {str(ROOT / "fuzz")!r})
+import mutants, subjects
 
+class Bad:
+    def try_mutant(self, random, note):
+        n = int(mutants_seen[0])
+        mutants_seen[0] += 1
+        note(f"mutation {{n}}")
+        if n == 0: os.kill(os.getpid(), 11)
+        if n == 1: bytearray(1 << 28)
+        if n == 2: raise ValueError("not in words")
+        if n == 3: raise subjects.Refused
+        while n == 4: pass
 
-@pytest.mark.parametrize("kind", ["neural-one-vs-all", "elias", "lightdxml", "xr-transformer", "xr-linear"])
-def test_mutants_of_checkpoints_are_resumed_or_refused(kind, tmp_path, monkeypatch):
-    if kind == "lightdxml":
-        pytest.importorskip("faiss")
-    mutants, n_saved = load_mutants(), []
-    module = level_checkpoints if kind == "xr-linear" else trainer
-    save = module.save_checkpoint
-
-    def save_and_stop(*args):
-        save(*args)
-        n_saved.append(1)
-        raise KeyboardInterrupt
-
-    def fit():
-        MODELS[kind]().set_params(checkpoint_dir=str(tmp_path / "c")).fit(TEXTS, LABELS)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "save_checkpoint", save_and_stop)
-        with pytest.raises(KeyboardInterrupt):
-            fit()
-    (saved,) = (tmp_path / "c").iterdir()
-    saved.rename(tmp_path / "saved")
-    outcomes = set()
-    for i in range(40):
-        random = np.random.default_rng(i)
-        checkpoint = mutants.Directory(tmp_path / "saved")
-        mutants.mutate(checkpoint, random)
-        shutil.rmtree(tmp_path / "c")
-        (tmp_path / "c").mkdir()
-        checkpoint.write(tmp_path / "c" / saved.name)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # weights of a mutant may overflow
-            try:
-                fit()
-                outcomes.add("resumed")
-            except (ModelFormatError, DataError):  # DataError: the training diverges
-                outcomes.add("refused")
-    assert outcomes == {"resumed", "refused"}
+import mmap
+import numpy as np
+mutants_seen = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
+mutants.TIMEOUT = 1
+mutants.SUBJECTS["bad"] = lambda folder: Bad()
+counts = mutants.run("bad", 6, 0, 0, 64)
+assert (counts.answered, counts.refused, counts.findings) == (1, 1, 4), counts
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    for text in ("SIGSEGV", "MemoryError", "ValueError: not in words", "SIGPROF", "mutation 4"):
+        assert text in result.stdout

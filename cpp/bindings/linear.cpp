@@ -41,8 +41,12 @@ CsrView<std::int64_t> long_view(const LongCsr& matrix, std::int64_t cols) {
 
 CsrParts py_fit_ovr(const Csr& sparse, std::int64_t n_sparse, In2<float> dense, LongCsr positives,
                     std::optional<LongCsr> negatives, In<std::int64_t> clusters, In<float> positive_costs,
-                    const SolverOptions& options, int threads, const std::function<void(std::int64_t)>& progress) {
+                    const SolverOptions& options, std::tuple<std::int64_t, std::int64_t> part, int threads,
+                    const std::function<void(std::int64_t)>& progress) {
     const Csr::Arrays parts = sparse.arrays();
+    const auto [index, n_parts] = part;
+    if (n_parts < 1 || n_parts > 1'000'000 || index < 0 || index >= n_parts)
+        throw std::invalid_argument("there is no such part of the labels");
     return parts.visit(n_sparse, [&]<class Index>(const CsrView<Index>& view) {
         OvrProblem<Index> problem;
         problem.sparse = view;
@@ -53,6 +57,8 @@ CsrParts py_fit_ovr(const Csr& sparse, std::int64_t n_sparse, In2<float> dense, 
         problem.positive_costs = positive_costs.data();
         problem.clusters = clusters.data();
         problem.n_clusters = ssize(clusters.shape(0)) - 1;
+        problem.part = index;
+        problem.n_parts = n_parts;
         return give_rows([&] { return fit_ovr(problem, options, threads, progress); });
     });
 }
@@ -283,8 +289,8 @@ void bind_linear(nb::module_& m) {
              nb::arg("positive_features"), nb::arg("tolerance"), nb::arg("max_epochs"), nb::arg("max_full_epochs"),
              nb::arg("threshold"), nb::arg("max_weights"), nb::arg("seed"));
     m.def("fit_ovr", py_fit_ovr, nb::arg("sparse"), nb::arg("n_sparse"), array("dense"), array("positives"),
-          array("negatives").none(), array("clusters"), array("positive_costs"), nb::arg("options"), nb::arg("threads"),
-          nb::arg("progress").none());
+          array("negatives").none(), array("clusters"), array("positive_costs"), nb::arg("options"), nb::arg("part"),
+          nb::arg("threads"), nb::arg("progress").none());
 
     m.def("pack_weights", py_pack_weights, nb::arg("weights"), nb::arg("n_features"), array("children"),
           nb::arg("threads"));

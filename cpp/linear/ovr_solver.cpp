@@ -335,7 +335,11 @@ CsrRows fit_ovr(const OvrProblem<Index>& problem, const SolverOptions& options, 
             all ? problem.sparse.rows : problem.negatives.indptr[c + 1] - problem.negatives.indptr[c];
         work[static_cast<std::size_t>(c)] = n_rows * (problem.clusters[c + 1] - problem.clusters[c]);
     }
-    const std::vector<Job> jobs = make_jobs(problem.clusters, problem.n_clusters, work);
+    std::vector<Job> jobs = make_jobs(problem.clusters, problem.n_clusters, work);
+    const auto n_jobs = static_cast<std::int64_t>(jobs.size());
+    // A job gives the same weights in a part as in the whole.
+    jobs = {jobs.begin() + n_jobs * problem.part / problem.n_parts,
+            jobs.begin() + n_jobs * (problem.part + 1) / problem.n_parts};
     std::vector<JobResult> results(jobs.size());
     std::atomic<std::int64_t> done{0};
     {

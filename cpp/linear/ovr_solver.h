@@ -22,6 +22,7 @@ struct OvrProblem {
     CsrView<std::int64_t> negatives;         // (clusters × n) negatives of each cluster; indptr null: all rows
     const std::int64_t* clusters = nullptr;  // (clusters + 1) labels of cluster c: [clusters[c], clusters[c + 1])
     std::int64_t n_clusters = 0;
+    std::int64_t part = 0, n_parts = 1;  // which part of the labels to train; the rows of all others are empty
 };
 
 // Weights (L × (d + n_dense + 1)), the bias in the last column. progress(labels done) is called on the calling thread

@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<std::uint32_t> wide(static_cast<std::size_t>(n_units));
     const void* units = bytes.data();
     if (width == 4) {  // code points, as Python guarantees
-        std::memcpy(wide.data(), bytes.data(), wide.size() * 4);
+        if (!wide.empty()) std::memcpy(wide.data(), bytes.data(), wide.size() * 4);
         for (auto& c : wide) c %= 0x110000;
         units = wide.data();
     }

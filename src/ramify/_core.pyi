@@ -174,6 +174,7 @@ def fit_ovr(
     clusters: NDArray[np.int64],
     positive_costs: NDArray[np.float32],
     options: SolverOptions,
+    part: tuple[int, int],
     threads: int,
     progress: Callable[[int], None] | None,
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...

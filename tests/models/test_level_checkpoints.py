@@ -18,7 +18,7 @@ from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store
 from ramify.models import level_checkpoints
 
-LABELS = 60
+LABELS = 60  # several jobs of the solver
 
 
 def data(n=400, d=80):
@@ -63,6 +63,42 @@ def test_an_interrupted_training_resumes_to_the_same_bits(tmp_path, monkeypatch,
     depth = ramify.load(tmp_path / "found").trees_[0].tree.depth
     assert len(trained) == 2 * depth - after
     assert list((tmp_path / "c").iterdir()) == []  # a finished training leaves none
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_an_interrupted_training_without_a_tree_resumes_to_the_same_bits(tmp_path, monkeypatch, after):
+    def one_vs_all(directory=None, threads=1):
+        return ramify.OneVsAll(verbose=0, threads=threads, checkpoint_dir=directory)
+
+    one_vs_all().fit(*data()).save(tmp_path / "expected")
+    save, n = level_checkpoints.save_checkpoint, iter(range(after))
+
+    def save_or_die(*args):
+        if next(n, None) is None:
+            raise KeyboardInterrupt
+        save(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(level_checkpoints, "save_checkpoint", save_or_die)
+        with pytest.raises(KeyboardInterrupt):
+            one_vs_all(str(tmp_path / "c")).fit(*data())
+    assert len(list((tmp_path / "c").glob("*"))) == after
+    one_vs_all(str(tmp_path / "c"), threads=2).fit(*data()).save(tmp_path / "found")
+    assert files(tmp_path / "found") == files(tmp_path / "expected")
+    assert list((tmp_path / "c").iterdir()) == []
+
+
+def test_checkpoints_of_parts_that_overlap_are_refused(tmp_path):
+    checkpoints = level_checkpoints.PartCheckpoints(str(tmp_path / "c"), {}, [], 2)
+    W = sparse.csr_matrix(np.array([[0, 1.0], [2.0, 0]], np.float32))
+    for part in range(2):
+        checkpoints.save(part, W)
+    parts = [checkpoints.load(part, W.shape) for part in range(2)]
+    assert np.array_equal(parts[1].toarray(), W.toarray())
+    with pytest.raises(ModelFormatError, match="same label"):
+        checkpoints.join(parts)
+    with pytest.raises(ModelFormatError, match="not weights"):
+        checkpoints.load(0, (2, 1))
 
 
 def test_checkpoints_of_other_data_or_parameters_are_refused(tmp_path, monkeypatch):

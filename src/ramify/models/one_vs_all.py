@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from ramify.base.config import param
 from ramify.base.progress import progress, steps
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr
 from ramify.index.tree import LabelTree
+from ramify.models.level_checkpoints import PartCheckpoints
 from ramify.models.linear import LinearModel
 from ramify.models.memory import ENTRY, DataSizes, solver_bytes
 from ramify.models.training_data import TrainingData
@@ -19,6 +22,8 @@ from ramify.rank.score_transforms import ScoreTransform
 
 ONE_VS_ALL_WEIGHTS = 0.5
 """Weights of a label, relative to the features of its samples: measured with the default threshold."""
+N_PARTS = 32
+"""Checkpoints of a training."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -35,6 +40,11 @@ class OneVsAll(LinearModel):
     linear: LinearConfig = param(factory=LinearConfig, doc="training of the classifiers")
     score_transform: str = param(
         "l3-hinge", "transform from margins to scores; all transforms keep the order, except for ties"
+    )
+
+    checkpoint_dir: str | None = param(
+        None,
+        "directory for checkpoints of the trained labels; an interrupted training resumes from there, to the same bits",
     )
 
     def check_params(self) -> None:
@@ -71,17 +81,32 @@ class OneVsAll(LinearModel):
     def _fit(self, data: TrainingData, relevance: Csr | None = None) -> None:
         X, n_labels = self._fit_features(data.inputs), data.Y.shape[1]
         tree = LabelTree.flat(n_labels)
+        irrelevant = ("threads", "verbose", "checkpoint_dir", "threshold", "features", "beam_size", "score_transform")
+        settings = {name: value for name, value in self.to_dict().items() if name not in irrelevant}
+        checkpoints = PartCheckpoints(self.checkpoint_dir, settings, [X, data.Y, relevance, data.sample_weight], N_PARTS)
+        parts: list[Csr] = []
         with progress("training", n_labels, self.verbose, "labels") as advance:
-            W = fit_ovr(
-                X,
-                data.Y,
-                config=self.linear,
-                relevance=relevance,
-                sample_weight=data.sample_weight,
-                seed=self.seed,
-                threads=self.threads,
-                progress=steps(advance),
-            )
+            for part in range(checkpoints.n_parts):
+                W = checkpoints.load(part, (n_labels, X.shape[1] + 1))
+                if W is not None:
+                    advance(int(np.count_nonzero(np.diff(W.indptr))))
+                    parts.append(W)
+                    continue
+                W = fit_ovr(
+                    X,
+                    data.Y,
+                    config=self.linear,
+                    relevance=relevance,
+                    sample_weight=data.sample_weight,
+                    seed=self.seed,
+                    part=(part, checkpoints.n_parts),
+                    threads=self.threads,
+                    progress=steps(advance),
+                )
+                checkpoints.save(part, W)
+                parts.append(W)
+        W = checkpoints.join(parts)
+        checkpoints.clear()
         n_sparse = X.sparse.shape[1]
         level = PackedLevel.pack(W, tree.levels[0], n_sparse, self.linear.bias, self.threads)
         self.trees_ = [LinearTree(tree, [level], [ScoreTransform.parse(self.score_transform)], n_sparse)]

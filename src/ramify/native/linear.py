@@ -75,12 +75,13 @@ def fit_ovr(
     max_weights: int,
     with_relevance: bool,
     seed: int,
+    part: tuple[int, int],
     threads: int,
     progress: Callable[[int], None] | None,
 ) -> Csr:
     """Weights (L × (d + 1)) of one-vs-rest classifiers; positives (L × n), negatives (clusters × n).
 
-    See cpp/linear/ovr_solver.h; shapes are checked by `rank.linear.fit_ovr`.
+    Only labels of the part (i, n), the i-th of n, are trained; the rows of all others are empty. See cpp/linear/ovr_solver.h; shapes are checked by `rank.linear.fit_ovr`.
     """
     options = _core.SolverOptions(
         loss=_core.Loss[loss],
@@ -104,6 +105,7 @@ def fit_ovr(
         clusters,
         positive_costs,
         options,
+        part,
         threads,
         progress,
     )

@@ -126,6 +126,7 @@ def fit_ovr(
     relevance: Csr | None = None,
     sample_weight: AnyArray | None = None,
     seed: int = 0,
+    part: tuple[int, int] = (0, 1),
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Csr:
@@ -141,6 +142,8 @@ def fit_ovr(
         one cluster. A label that belongs to several clusters is a column of Y in each
     relevance : factor on the cost of each positive, with the sparsity pattern of Y; None: 1
     sample_weight : factor on the cost of each sample (n,), as a positive and as a negative; None: 1
+    part : (i, n) trains the i-th of n parts of the labels, to the same bits as in a whole; the rows of W of all other
+        labels are empty. With one cluster, parts are ranges of labels in order
     progress : called with the number of labels trained so far
 
     Returns
@@ -185,6 +188,7 @@ def fit_ovr(
         max_weights=config.max_nonzeros_per_label or 0,
         with_relevance=relevance is not None,
         seed=seed,
+        part=part,
         threads=resolve_threads(threads),
         progress=progress,
     )

@@ -1,0 +1,195 @@
+"""What is mutated: models, checkpoints of their trainings, and entries of the embedding cache.
+
+A subject opens a mutant and uses it. It returns if there is an answer, and raises `Refused` if the mutant is refused in
+words; anything else is a finding.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+import ramify
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
+from golden.make import LABELS, MODELS, TEXTS
+from mutations import Directory, Random, mutate, pick
+
+from ramify.io.store import FORMAT_VERSION
+from ramify.models import level_checkpoints
+from ramify.nn import trainer
+from ramify.nn.encoders.cache import cached
+from ramify.nn.encoders.tokenizer import TextTokenizer
+
+GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / f"v{FORMAT_VERSION}"
+QUERIES = ["a red fox", "hen eggs whale " * 60, "", "zzz", "red red brown grey"]
+
+
+class Refused(Exception):
+    """The mutant was refused in words."""
+
+
+class Subject(Protocol):
+    """Makes and opens mutants."""
+
+    def try_mutant(self, random: Random, note: Callable[[str], None]) -> None:
+        """Make a mutant, tell its mutations, open and use it."""
+
+
+class SavedModel:
+    """A model directory: it is opened and asked."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._source = Directory(GOLDEN / kind, [Directory(GOLDEN / other) for other in sorted(MODELS)])
+        self._path, self._present = folder / "mutant", dict[str, bytes]()
+        self._source.write(self._path)
+        self._query(np.random.default_rng(0), verify=True)  # imports and allocates what is needed once
+
+    def try_mutant(self, random: Random, note: Callable[[str], None]) -> None:
+        """Open a mutant and ask it."""
+        model = self._source.copy()
+        note(mutate(model, random))
+        model.write(self._path, self._present)
+        try:
+            self._query(random, verify=bool(random.integers(2)))
+        except ramify.ModelFormatError as error:
+            raise Refused from error
+
+    def _query(self, random: Random, verify: bool) -> None:
+        model = ramify.load(self._path, verify=verify)
+        model.threads = 1
+        if model.input_kind_ in ("sparse", "dense"):
+            inputs: Any = np.ones((2, model.n_features_in_), np.float32) if model.n_features_in_ < 1000 else None
+        else:
+            inputs = [{"title": text} for text in QUERIES] if model.input_kind_ == "fields" else QUERIES
+        if inputs is not None:
+            model.predict_topk(inputs, k=(1, 3, 100)[int(random.integers(3))]).labels()
+
+
+class Checkpoint:
+    """The checkpoints of an interrupted training: it resumes, or refuses them."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._kind, self._path = kind, folder / "checkpoints"
+        self._module = level_checkpoints if kind in ("xr-linear", "one-vs-all") else trainer
+        n_saves = self._train(None)
+        self._snapshots = []
+        for after in sorted({1, (n_saves + 1) // 2, n_saves}):
+            shutil.rmtree(self._path, ignore_errors=True)
+            self._train(after)
+            self._snapshots.append({path.name: Directory(path) for path in self._path.iterdir()})
+        everything = [directory for snapshot in self._snapshots for directory in snapshot.values()]
+        for directory in everything:
+            directory.others = everything
+
+    def try_mutant(self, random: Random, note: Callable[[str], None]) -> None:
+        """Mutate one of the checkpoints and resume."""
+        snapshot = pick(random, self._snapshots)
+        chosen = pick(random, snapshot)
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._path.mkdir()
+        for name, directory in snapshot.items():
+            copy = directory.copy()
+            if name == chosen:
+                note(mutate(copy, random))
+            copy.write(self._path / name)
+        try:
+            self._train(None)
+        except (ramify.ModelFormatError, ramify.DataError) as error:  # DataError: the training diverges
+            raise Refused from error
+
+    def _train(self, stop_after: int | None) -> int:
+        """Train until so many checkpoints were written; return their number."""
+        save, n_saves = self._module.save_checkpoint, 0
+
+        def save_and_count(*args: Any) -> None:
+            nonlocal n_saves
+            save(*args)
+            n_saves += 1
+            if n_saves == stop_after:
+                raise KeyboardInterrupt
+
+        self._module.save_checkpoint = save_and_count
+        try:
+            MODELS[self._kind]().set_params(checkpoint_dir=str(self._path)).fit(TEXTS, LABELS)
+        except KeyboardInterrupt:
+            if stop_after is None:
+                raise
+        finally:
+            self._module.save_checkpoint = save
+        return n_saves
+
+
+class Cache:
+    """An entry of the embedding cache: it is used, or computed again, and valid in any case."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._folder, self._kind = folder / "cache", kind
+        self._source = {path.name: Directory(path) for path in self._fill()}
+        for directory in self._source.values():
+            directory.others = list(self._source.values())
+
+    def try_mutant(self, random: Random, note: Callable[[str], None]) -> None:
+        """Mutate an entry and ask the cache for it."""
+        ((name, source),) = self._source.items()
+        copy = source.copy()
+        note(mutate(copy, random))
+        copy.write(self._folder / name)
+        before = (self._folder / name / "manifest.json").stat().st_ino
+        self._use()
+        self._use()  # what a damaged entry was replaced by
+        if (self._folder / name / "manifest.json").stat().st_ino != before:
+            raise Refused
+
+    def _fill(self) -> list[Path]:
+        self._folder.mkdir()
+        self._use()
+        return list(self._folder.iterdir())
+
+    def _use(self) -> None:
+        if self._kind == "tokens":
+            tokens = tokenizer().cached(QUERIES, str(self._folder))
+            ids, mask = tokens.padded()
+            assert ids.shape == mask.shape and len(ids) == len(QUERIES) and 0 <= ids.min() <= ids.max() < 8
+        else:
+            embeddings = cached(self._folder / "embeddings", _embeddings, _is_valid)["embeddings"]
+            assert embeddings.shape == (5, 4) and np.isfinite(embeddings).all()
+
+
+def _embeddings() -> dict[str, Any]:
+    return {"embeddings": np.arange(20, dtype=np.float32).reshape(5, 4)}
+
+
+def _is_valid(arrays: dict[str, Any]) -> bool:
+    array = arrays.get("embeddings")
+    return array is not None and array.shape == (5, 4) and array.dtype == np.float32 and bool(np.isfinite(array).all())
+
+
+def tokenizer() -> TextTokenizer:
+    """Return a tokenizer of a few words."""
+    import tokenizers
+
+    words = {word: i for i, word in enumerate(["[UNK]", "a", "red", "fox", "hen", "eggs", "whale", "brown"])}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return TextTokenizer(backend, max_length=64, n_windows=2)
+
+
+CHECKPOINTED = [kind for kind in sorted(MODELS) if hasattr(MODELS[kind](), "checkpoint_dir")]
+SUBJECTS: dict[str, Callable[[Path], Subject]] = {
+    **{kind: lambda folder, kind=kind: SavedModel(kind, folder) for kind in sorted(MODELS)},
+    **{f"{kind}-checkpoint": lambda folder, kind=kind: Checkpoint(kind, folder) for kind in CHECKPOINTED},
+    **{f"{kind}-cache": lambda folder, kind=kind: Cache(kind, folder) for kind in ("tokens", "embeddings")},
+}
+
+
+def scratch_directory() -> Any:
+    """Return a temporary directory, in memory where there is such a file system: mutants are many small files."""
+    memory = Path("/dev/shm")
+    return tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None)
