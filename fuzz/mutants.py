@@ -3,9 +3,8 @@
     python fuzz/mutants.py [SUBJECT ...] [--mutants N] [--seed S] [--first I] [--memory MB]
 
 A mutant either answers or is refused with a `ModelFormatError`. Anything else, including a crash, a hang or an
-allocation beyond the limit, is a finding; the seed and the number that are printed make it again. Mutants are opened one
-after the other in a forked worker. If it dies, the mutant that it was at is the finding, and a new worker goes on behind
-it.
+allocation beyond the limit, is a finding; the seed and the number that are printed make it again. A forked worker opens
+one mutant after the other. If it dies, the mutant that it was at is the finding, and a new worker goes on behind it.
 """
 
 from __future__ import annotations

@@ -156,10 +156,13 @@ class Cache:
         if self._kind == "tokens":
             tokens = tokenizer().cached(QUERIES, str(self._folder))
             ids, mask = tokens.padded()
-            assert ids.shape == mask.shape and len(ids) == len(QUERIES) and 0 <= ids.min() <= ids.max() < 8
+            assert ids.shape == mask.shape
+            assert len(ids) == len(QUERIES)
+            assert 0 <= ids.min() <= ids.max() < 8
         else:
             embeddings = cached(self._folder / "embeddings", _embeddings, _is_valid)["embeddings"]
-            assert embeddings.shape == (5, 4) and np.isfinite(embeddings).all()
+            assert embeddings.shape == (5, 4)
+            assert np.isfinite(embeddings).all()
 
 
 def _embeddings() -> dict[str, Any]:
