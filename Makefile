@@ -9,12 +9,13 @@ VENV := .venv
 # small one for the processor. TORCH= takes whatever the extras bring.
 TORCH ?= torch==2.13.0
 SANITIZE := .venv-sanitize
+TSAN := .venv-tsan
 ANNIF := .venv-annif
-CPP := $(wildcard cpp/*/*.h cpp/*/*.cpp)
+CPP := $(wildcard cpp/*/*.h cpp/*/*.cpp cpp/*/*/*.h cpp/*/*/*.cpp fuzz/native/*)
 SOURCES := pyproject.toml CMakeLists.txt $(CPP)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
-.PHONY: demo serve test test-annif lint screenshots stub format-cpp sanitize fuzz clean prerequisites
+.PHONY: demo serve test test-annif lint screenshots stub format-cpp sanitize tsan fuzz kills clean prerequisites
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -51,6 +52,11 @@ sanitize: $(SANITIZE)/.installed
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 	$(SANITIZE)/bin/python -m pytest -p no:cacheprovider -m native
 
+# Models used by several threads, and by forked processes, under ThreadSanitizer.
+tsan: $(TSAN)/.installed
+	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" TSAN_OPTIONS="die_after_fork=0 suppressions=$(CURDIR)/tests/tsan.txt" \
+	OMP_NUM_THREADS=1 $(TSAN)/bin/python -m pytest -p no:cacheprovider -m threads
+
 # Mutants of every kind of model, of checkpoints and of the embedding cache, then the native fuzzers (which need clang); SECURITY.md says what they look for.
 MUTANTS ?= 100000
 SECONDS ?= 1800
@@ -58,12 +64,17 @@ fuzz: $(VENV)/.installed-dev
 	RAMIFY_THREADS=1 OMP_NUM_THREADS=1 $(VENV)/bin/python fuzz/mutants.py --mutants $(MUTANTS)
 	$(MAKE) -C fuzz SECONDS=$(SECONDS)
 
+# Trainings of every model that has checkpoints, killed at random moments and resumed.
+KILLS ?= 50
+kills: $(VENV)/.installed-dev
+	RAMIFY_THREADS=1 OMP_NUM_THREADS=1 $(VENV)/bin/python fuzz/kills.py --kills $(KILLS)
+
 # The real Annif, which needs other versions of our dependencies: its command line with our backend and our server.
 test-annif: $(ANNIF)/.installed $(VENV)/.installed-serve
 	RAMIFY_COMMAND="$(CURDIR)/$(VENV)/bin/ramify" $(ANNIF)/bin/python -m pytest -p no:cacheprovider tests/annif_backend
 
 clean:
-	rm -rf $(VENV) $(SANITIZE) $(ANNIF) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SANITIZE) $(TSAN) $(ANNIF) build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 prerequisites:
 	@command -v $(PYTHON) >/dev/null || { echo "Ramify needs Python 3.11 or newer: '$(PYTHON)' was not found. Install it, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -93,12 +104,20 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" CXX="$(CXX)" $(VENV)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation --editable '.[dev]'
 	touch $@
 
+# $(1): the environment; $(2): the option of cmake; $(3): where it builds
+define make_sanitized
+	$(call make_environment,$(1))
+	test -z "$(TORCH)" || $(1)/bin/python -m pip install $(PIP_OPTIONS) $(TORCH)
+	PATH="$(CURDIR)/$(1)/bin:$$PATH" CXX="$(CXX)" $(1)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation \
+		--config-settings=cmake.define.$(2)=ON --config-settings=build-dir=$(3) --editable '.[dev]'
+	touch $(1)/.installed
+endef
+
 $(SANITIZE)/.installed: $(SOURCES) | prerequisites
-	$(call make_environment,$(SANITIZE))
-	test -z "$(TORCH)" || $(SANITIZE)/bin/python -m pip install $(PIP_OPTIONS) $(TORCH)
-	PATH="$(CURDIR)/$(SANITIZE)/bin:$$PATH" CXX="$(CXX)" $(SANITIZE)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation \
-		--config-settings=cmake.define.RAMIFY_SANITIZE=ON --config-settings=build-dir=build/sanitize --editable '.[dev]'
-	touch $@
+	$(call make_sanitized,$(SANITIZE),RAMIFY_SANITIZE,build/sanitize)
+
+$(TSAN)/.installed: $(SOURCES) | prerequisites
+	$(call make_sanitized,$(TSAN),RAMIFY_TSAN,build/tsan)
 
 $(ANNIF)/.installed: $(SOURCES) | prerequisites
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { echo "Annif needs Python 3.13 or older: '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make test-annif PYTHON=python3.12" >&2; exit 1; }

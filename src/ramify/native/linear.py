@@ -81,7 +81,8 @@ def fit_ovr(
 ) -> Csr:
     """Weights (L × (d + 1)) of one-vs-rest classifiers; positives (L × n), negatives (clusters × n).
 
-    Only labels of the part (i, n), the i-th of n, are trained; the rows of all others are empty. See cpp/linear/ovr_solver.h; shapes are checked by `rank.linear.fit_ovr`.
+    Only labels of the part (i, n), the i-th of n, are trained; the rows of all others are empty. See
+    cpp/linear/ovr_solver.h; shapes are checked by `rank.linear.fit_ovr`.
     """
     options = _core.SolverOptions(
         loss=_core.Loss[loss],
