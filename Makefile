@@ -57,12 +57,15 @@ tsan: $(TSAN)/.installed
 	LD_PRELOAD="$$($(CXX) -print-file-name=libtsan.so)" TSAN_OPTIONS="die_after_fork=0 suppressions=$(CURDIR)/tests/tsan.txt" \
 	OMP_NUM_THREADS=1 $(TSAN)/bin/python -m pytest -p no:cacheprovider -m threads
 
-# Mutants of every kind of model, of checkpoints and of the embedding cache, then the native fuzzers (which need clang); SECURITY.md says what they look for.
+# Mutants of every kind of model, of checkpoints and of the embedding cache, then the fuzzers: the native
+# ones need clang, those of the readers in Python atheris. SECURITY.md says what they look for.
 MUTANTS ?= 100000
 SECONDS ?= 1800
 fuzz: $(VENV)/.installed-dev
 	RAMIFY_THREADS=1 OMP_NUM_THREADS=1 $(VENV)/bin/python fuzz/mutants.py --mutants $(MUTANTS)
 	$(MAKE) -C fuzz SECONDS=$(SECONDS)
+	if $(VENV)/bin/python -c 'import atheris' 2>/dev/null; then for target in records xmc npz catalogue store; do \
+		$(VENV)/bin/python fuzz/readers.py $$target -max_total_time=$(SECONDS) || exit 1; done; fi
 
 # Trainings of every model that has checkpoints, killed at random moments and resumed.
 KILLS ?= 50

@@ -45,8 +45,8 @@ class Subject(Protocol):
 class SavedModel:
     """A model directory: it is opened and asked."""
 
-    def __init__(self, kind: str, folder: Path) -> None:
-        self._source = Directory(GOLDEN / kind, [Directory(GOLDEN / other) for other in sorted(MODELS)])
+    def __init__(self, source: Path, folder: Path) -> None:
+        self._source = Directory(source, [Directory(GOLDEN / other) for other in sorted(MODELS)])
         self._path, self._present = folder / "mutant", dict[str, bytes]()
         self._source.write(self._path)
         self._query(np.random.default_rng(0), verify=True)  # imports and allocates what is needed once
@@ -70,6 +70,21 @@ class SavedModel:
             inputs = [{"title": text} for text in QUERIES] if model.input_kind_ == "fields" else QUERIES
         if inputs is not None:
             model.predict_topk(inputs, k=(1, 3, 100)[int(random.integers(3))]).labels()
+        if model.is_calibrated:
+            model.predict_proba(inputs)
+            model.predict(inputs)
+            if model.catalogue_ is not None:
+                model.catalogue_.display_name("fox")
+
+
+def calibrated_model(folder: Path) -> SavedModel:
+    """A model with fields of texts, probabilities, a decision rule and names of labels."""
+    texts, labels = [{"title": text} for text in TEXTS * 4], LABELS * 4
+    catalogue = {"fox": {"label_en": "fox", "label_de": "Fuchs"}}
+    model = ramify.XRLinear(verbose=0, threads=1).fit(texts, labels, label_catalogue=catalogue)
+    model.calibrate(texts, labels)
+    model.save(folder / "source")
+    return SavedModel(folder / "source", folder)
 
 
 class Checkpoint:
@@ -186,7 +201,8 @@ def tokenizer() -> TextTokenizer:
 
 CHECKPOINTED = [kind for kind in sorted(MODELS) if hasattr(MODELS[kind](), "checkpoint_dir")]
 SUBJECTS: dict[str, Callable[[Path], Subject]] = {
-    **{kind: lambda folder, kind=kind: SavedModel(kind, folder) for kind in sorted(MODELS)},
+    **{kind: lambda folder, kind=kind: SavedModel(GOLDEN / kind, folder) for kind in sorted(MODELS)},
+    "calibrated": calibrated_model,
     **{f"{kind}-checkpoint": lambda folder, kind=kind: Checkpoint(kind, folder) for kind in CHECKPOINTED},
     **{f"{kind}-cache": lambda folder, kind=kind: Cache(kind, folder) for kind in ("tokens", "embeddings")},
 }

@@ -51,6 +51,11 @@ def test_files(name, compressed, tmp_path):
     ("a.jsonl", "{", "invalid JSON"),
     ("a.jsonl", '{"name": "x"}', "one of the keys"),
     ("a.jsonl", '{"uri": "x", "name": 5}', "no text"),
+    ("a.csv", "uri,name\na," + 200_000 * "b", "not valid CSV: field larger"),
+    ("a.csv", "uri,name\na,\rb\n", "a.csv:3: expected 2 cells"),
+    ("a.jsonl", '{"uri": ' + 100_000 * "[", "a.jsonl:1: invalid JSON"),
+    ("a.jsonl", '{"uri": {"x": 1}, "name": "y"}', "a.jsonl:1: .* cannot be a label"),
+    ("a.jsonl", '{"uri": "x", "synonyms": 7}', "synonyms of 'x' are int"),
 ])  # fmt: skip
 def test_bad_files_are_refused_with_the_line(name, text, message, tmp_path):
     (tmp_path / name).write_text(text)

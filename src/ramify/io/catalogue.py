@@ -68,6 +68,8 @@ class LabelEntry:
                 "another language), notation, description, synonyms"
             )
         synonyms = fields.get("synonyms") or ()
+        if not isinstance(synonyms, str | list | tuple):
+            raise DataError(f"the synonyms of {label!r} are {type(synonyms).__name__}; expected a list of texts")
         entry = cls(
             names,
             fields.get("notation") or None,
@@ -244,8 +246,15 @@ def _read_tsv(lines: list[tuple[int, str]], path: str) -> dict[Label, Any]:
 
 
 def _read_csv(lines: list[tuple[int, str]], path: str) -> dict[Label, Any]:
+    reader = csv.DictReader(io.StringIO("\n".join(line for _, line in lines), newline=""))
+    try:
+        return _csv_entries(reader, path)
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num}: not valid CSV: {error}") from None
+
+
+def _csv_entries(reader: csv.DictReader[str], path: str) -> dict[Label, Any]:
     entries: dict[Label, Any] = {}
-    reader = csv.DictReader(io.StringIO("\n".join(line for _, line in lines)))
     key = next((name for name in _KEYS if name in (reader.fieldnames or ())), None)
     if key is None:
         raise DataError(f"{path}: the header of a label catalogue needs one of the columns {', '.join(_KEYS)}")
@@ -266,12 +275,17 @@ def _read_json_lines(lines: list[tuple[int, str]], path: str) -> dict[Label, Any
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path}:{number}: invalid JSON: {error}") from None
         key = next((name for name in _KEYS if isinstance(record, dict) and name in record), None)
         if key is None:
             raise DataError(f"{path}:{number}: expected an object with one of the keys {', '.join(_KEYS)}")
-        label = _hashable(record.pop(key))
+        label = record.pop(key)
+        try:
+            label = _hashable(label)
+            hash(label)
+        except (TypeError, RecursionError):
+            raise DataError(f"{path}:{number}: {str(label)[:60]} cannot be a label") from None
         _add(entries, _uri(label) if isinstance(label, str) else label, record, f"{path}:{number}")
     return entries
 
