@@ -20,7 +20,7 @@ import ramify
 from ramify import ModelFormatError
 from ramify.features import Tfidf
 from ramify.io.labels import LabelVocabulary
-from ramify.io.store import MANIFEST, Store, StoreWriter
+from ramify.io.store import MANIFEST, Store, StoreWriter, read_store
 
 ARRAY = np.arange(12, dtype=np.int32).reshape(3, 4)
 
@@ -418,6 +418,31 @@ def test_an_opened_model_stays_whole_while_another_is_saved_to_its_path(tmp_path
     assert np.array_equal(mapped, ARRAY)
     with pytest.raises(ModelFormatError, match="missing"):  # never an array of the other model
         store.array("a", ARRAY.dtype)
+
+
+def test_processes_that_save_to_one_path_leave_one_whole_model(tmp_path):
+    """Each save is whole; the last one stays, and a reader finds a whole model at any time."""
+    script = (
+        "import sys\nimport numpy as np\nfrom ramify.io.store import StoreWriter\n"
+        "for i in range(40):\n    with StoreWriter(sys.argv[1]) as writer:\n"
+        "        writer.array('a', np.full(500, int(sys.argv[2])))\n"
+        "        writer.array('b', np.full(500, int(sys.argv[2])))\n        writer.manifest('x', {}, {})\n"
+    )
+    write_store(tmp_path / "m", np.zeros(3, np.int64))
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "m"), str(i)]) for i in range(3)]
+
+    def read(store):
+        return [store.array(name, np.int64).tolist() if f"{name}.npy" in store.files else [] for name in "ab"]
+
+    n_read = 0
+    while any(writer.poll() is None for writer in writers):
+        a, b = read_store(tmp_path / "m", read, verify=n_read % 2 == 0)
+        assert not b or len({*a, *b}) == 1  # never files of two models
+        n_read += 1
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert n_read > 0
+    assert Store(tmp_path / "m", verify=True).kind == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 @pytest.mark.parametrize("kind", ["full disk", "read-only folder"])

@@ -13,11 +13,12 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,8 @@ OLDEST_FORMAT_VERSION = 4
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 _MAX_MANIFEST = 64 << 20
+_MAX_REPLACED = 20  # times that a model may be replaced while it is opened
+T = TypeVar("T")
 
 
 class StoreWriter:
@@ -271,6 +274,28 @@ class Store:
         if bounds is not None and array.size and not (bounds[0] <= array.min() and array.max() < bounds[1]):
             raise ModelFormatError(f"{self.path / file} has values outside {bounds[0]} to {bounds[1] - 1}")
         return array
+
+
+def read_store(path: str | os.PathLike[str], read: Callable[[Store], T], *, verify: bool = False) -> T:
+    """Open a model directory and read it; once more if a save replaces it meanwhile."""
+    for _ in range(_MAX_REPLACED):
+        before = _identity(path)
+        try:
+            return read(Store(path, verify=verify))
+        except ModelFormatError:
+            if _identity(path) == before:
+                raise
+            time.sleep(0.001)
+    return read(Store(path, verify=verify))
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[int, int, int] | None:
+    """Return what tells a directory from another one at the same path; None if there is none."""
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def _is_model(path: Path) -> bool:

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ramify.base.errors import ModelFormatError
-from ramify.io.store import Store
+from ramify.io.store import Store, read_store
 
 if TYPE_CHECKING:
     from ramify.models.base import Model
@@ -38,9 +38,12 @@ def model_class(key: str) -> type[Model]:
 
 def load(path: str | os.PathLike[str], *, verify: bool = False) -> Model:
     """Open a saved model of any kind; its arrays are memory-mapped. `verify` compares the hashes of all files."""
-    store = Store(path, verify=verify)
-    if store.kind not in REGISTRY:
-        raise ModelFormatError(
-            f"{store.path} holds a model of unknown kind {store.kind!r}; this version reads {', '.join(REGISTRY)}"
-        )
-    return model_class(store.kind).from_store(store)
+
+    def read(store: Store) -> Model:
+        if store.kind not in REGISTRY:
+            raise ModelFormatError(
+                f"{store.path} holds a model of unknown kind {store.kind!r}; this version reads {', '.join(REGISTRY)}"
+            )
+        return model_class(store.kind).from_store(store)
+
+    return read_store(path, read, verify=verify)

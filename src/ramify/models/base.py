@@ -19,7 +19,7 @@ from ramify.base.types import AnyArray, Csr, FloatArray, IntArray
 from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.labels import LabelVocabulary, align_labels, encode_labels
-from ramify.io.store import Store, StoreWriter
+from ramify.io.store import Store, StoreWriter, read_store
 from ramify.metrics.propensity import LabelCounts
 from ramify.models.decide import (
     available_if_calibrated,
@@ -255,7 +255,7 @@ class Model(Estimator, Config):
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, verify: bool = False) -> Self:
         """Open a saved model of this class."""
-        return cls.from_store(Store(path, verify=verify))
+        return read_store(path, cls.from_store, verify=verify)
 
     # ---- files ----
 
