@@ -27,11 +27,11 @@ model = eval(sys.argv[2], {name: getattr(ramify, name) for name in ramify.__all_
 few = slice(0, 60)
 X, y = data.inputs, data.labels()
 model.clone().fit(X[few], y[few])  # what is loaded and allocated once
-estimate = model.estimate_memory(X, y)
 Path("/proc/self/clear_refs").write_text("5")  # the peak is the present use
 before = status("VmRSS")
 model.fit(X, y)
-print(json.dumps({"estimate": estimate, "peak": status("VmHWM") - before}))
+peak = status("VmHWM") - before
+print(json.dumps({"estimate": model.clone().estimate_memory(X, y), "peak": peak}))
 """
 
 

@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from golden.make import LABELS, MODELS, TEXTS
 from scipy import sparse
 
 import ramify
@@ -19,6 +20,17 @@ PARAMETERS = [
     "beam_size", "seed", "matcher_kept", "threads", "n_trees", "linear__max_epochs", "tree__branching",
     "tree__max_leaf_size", "tree__max_iterations", "linear__max_nonzeros_per_label",
 ]  # fmt: skip
+NEURAL_PARAMETERS = {
+    "neural-one-vs-all": "seed training__batch_size training__patience training__validation_size training__max_samples "
+    "encoder__dim encoder__power_iterations features__min_df features__max_features",
+    "elias": "beam_size n_clusters n_edges shortlist_size train_shortlist_size stage1__batch_size stage2__patience",
+    "xr-transformer": "matcher_topk min_match_clusters max_match_clusters matcher_tree__branching ranker__beam_size "
+    "ranker__tree__max_leaf_size matcher_tree__max_leaf_size",
+    "lightdxml": "index__nlist index__nprobe index__ef_search index__M refresh_every shortlist_size",
+    "astec": "n_neighbors random_negatives surrogate__batch_size",
+    "ensemble": "validation_size seed",
+}
+"""Beside those of the linear models, and without those that are a number of trainings or epochs."""
 BOUNDARIES = [-1, 0, 2**31, 2**32, 2**62, 2**63 - 1, 2**63]
 
 
@@ -197,6 +209,21 @@ def test_boundary_values_of_parameters(name, value):
             model.set_params(**{name: value}).fit(X, y)
         return
     assert model.predict_topk(X, 2).ids.shape == (60, 2)
+
+
+@pytest.mark.parametrize("value", [-1, 0, 2**31, 2**32, 2**62, 2**63 - 1])
+@pytest.mark.parametrize(("kind", "names"), NEURAL_PARAMETERS.items())
+def test_boundary_values_of_parameters_of_neural_models(kind, names, value):
+    if kind in ("lightdxml", "astec"):
+        pytest.importorskip("faiss")
+    for name in names.split():
+        model = MODELS[kind]()
+        try:
+            model.set_params(**{name: value}).fit(TEXTS, LABELS)
+        except ValueError as error:
+            assert name.rpartition("__")[2] in str(error), f"{name}: {error}"
+            continue
+        assert model.predict_topk(TEXTS[:5], 2).ids.shape == (5, 2), name
 
 
 def test_columns_beyond_32_bits_are_refused():

@@ -155,7 +155,7 @@ class Astec(DeepXMLModel):
         centroids, width = label_centroids(phi, Y, threads)[known], min(self.shortlist_size, Y.shape[1])
         common: dict[str, Any] = {"queries": phi, "seed": self.seed, "threads": threads}
         self.label_index_ = LabelIndex.build(centroids, known, counts[known], self.index, k=width, **common)
-        self.sample_index_ = AnnIndex.build(phi, self.index, k=self.n_neighbors, **common)
+        self.sample_index_ = AnnIndex.build(phi, self.index, k=min(self.n_neighbors, len(phi)), **common)
         self.sample_labels_ = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
 
     # ---- prediction ----
@@ -164,7 +164,7 @@ class Astec(DeepXMLModel):
         """Candidates (n, k) for frozen embeddings (n, D) by label centroids and neighbors, and their similarities."""
         return native.ann.merge_neighbor_labels(
             self.label_index_.search(frozen, k, threads),
-            self.sample_index_.search(frozen, self.n_neighbors, threads),
+            self.sample_index_.search(frozen, min(self.n_neighbors, len(self.sample_index_)), threads),
             self.sample_labels_,
             n_labels,
             self.neighbor_weight,

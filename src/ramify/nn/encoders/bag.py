@@ -37,11 +37,14 @@ class BagEncoder(Config):
         "embedding dimension D; more captures finer distinctions and costs memory and time in proportion; dense "
         "features keep their own dimension",
         low=2,
+        high=65_536,
     )
     init: Literal["corpus", "random"] = param(
         "corpus", "initialization of word embeddings: 'corpus': randomized SVD of the corpus; 'random': uniform"
     )
-    power_iterations: int = param(3, "power iterations of the randomized SVD; more give a closer approximation", low=0)
+    power_iterations: int = param(
+        3, "power iterations of the randomized SVD; more give a closer approximation", low=0, high=1000
+    )
     pretrained: str | None = param(
         None,
         "file of pretrained word embeddings in the text format of word2vec or fastText (also .gz), of at most half of "
