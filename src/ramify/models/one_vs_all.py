@@ -83,7 +83,8 @@ class OneVsAll(LinearModel):
         tree = LabelTree.flat(n_labels)
         irrelevant = ("threads", "verbose", "checkpoint_dir", "threshold", "features", "beam_size", "score_transform")
         settings = {name: value for name, value in self.to_dict().items() if name not in irrelevant}
-        checkpoints = PartCheckpoints(self.checkpoint_dir, settings, [X, data.Y, relevance, data.sample_weight], N_PARTS)
+        everything = [X, data.Y, relevance, data.sample_weight]
+        checkpoints = PartCheckpoints(self.checkpoint_dir, settings, everything, N_PARTS)
         parts: list[Csr] = []
         with progress("training", n_labels, self.verbose, "labels") as advance:
             for part in range(checkpoints.n_parts):
