@@ -142,6 +142,9 @@ def tree_bytes(sizes: DataSizes, *, n_terms: int | None, n_centroids: int) -> in
 
 
 def encoder_bytes(sizes: DataSizes, dim: int, *, is_bag: bool) -> int:
-    """Rough bytes of a training of embeddings: parameters with Adam's two moments, and embeddings of the samples."""
+    """Rough bytes of a training of embeddings.
+
+    Parameters with Adam's two moments and a copy of those that validated best, and embeddings of the samples.
+    """
     parameters = dim * (sizes.n_labels + (sizes.n_features if is_bag else 0))
-    return 3 * 4 * parameters + 4 * 2 * dim * sizes.n_samples
+    return 4 * 4 * parameters + 4 * 2 * dim * sizes.n_samples
