@@ -3,8 +3,9 @@
 The estimate counts what is in memory at the largest stage of `fit`, above the input itself: encoded labels, features of
 texts, label representations, the clustering, negatives, the scratch memory of each thread, and weights. Features of
 texts and the entries of label representations are measured on a sample of the rows and extrapolated. For `XRLinear` and
-`OneVsAll` the factors below were fitted to measured peaks, and the estimate is within 20 % of them on data of more than
-a few MB; for the other models it counts the parameters and the state of the optimizer, and is rough.
+`OneVsAll` the factors below were fitted to measured peaks; for the other models the estimate counts the parameters and
+the state of the optimizer, and is rough. benchmarks/RESULTS.md compares estimates with peaks: they are within 20 % on
+short texts, and too high on long ones, whose characters weigh too much.
 """
 
 from __future__ import annotations
