@@ -280,7 +280,8 @@ class XRLinear(TrainedTreeModel, LinearModel):
         title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
         n_mined = 0.0
         if "matcher" in self.negatives:
-            probabilities = np.minimum(1.0, self.matcher_kept / np.arange(1, self.beam_size + 1))
+            n_found = min(self.beam_size, len(tree.levels[-1]) - 1)  # clusters that the search can find
+            probabilities = np.minimum(1.0, self.matcher_kept / np.arange(1, n_found + 1))
             n_mined = float(np.maximum(self.matcher_fraction, probabilities).sum())
         weights = level_times(tree, nodes, n_mined)
         with progress(title, sum(tree.widths), self.verbose, "nodes") as advance:
