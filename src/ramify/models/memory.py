@@ -4,8 +4,7 @@ The estimate counts what is in memory at the largest stage of `fit`, above the i
 texts, label representations, the clustering, negatives, the scratch memory of each thread, and weights. Features of
 texts and the entries of label representations are measured on a sample of the rows and extrapolated. For `XRLinear` and
 `OneVsAll` the factors below were fitted to measured peaks; for the other models the estimate counts the parameters and
-the state of the optimizer, and is rough. benchmarks/RESULTS.md compares estimates with peaks: they are within 20 % on
-short texts, and too high on long ones, whose characters weigh too much.
+the state of the optimizer, and is rough. benchmarks/RESULTS.md compares estimates with peaks.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ OVERHEAD = 8 << 20
 """Bytes of what does not grow with the data: stacks of threads, pools of the allocator."""
 ENTRY = 8
 """Bytes of an entry of a CSR matrix: an index and a value."""
-TERM, CHARACTER = 250, 1.2
-"""Bytes of a term while a vocabulary is built (text, hash table, counts), and of a character of the texts."""
+TERM, CHARACTER = 250, 0.6
+"""Bytes of a term of a vocabulary (text, hash table, counts), and of a character of the texts while X is made."""
 LANES = 16 * 4
 """Bytes of a weight, or of a dual variable, of the labels that a thread trains at once."""
 HIDDEN_SIZE = 768
@@ -69,12 +68,14 @@ class DataSizes:
         """Bytes of X and its vocabulary, if they are made from texts."""
         if self.n_characters is None:
             return 0
-        return ENTRY * self.n_entries + TERM * self.n_features + int(CHARACTER * self.n_characters)
+        return ENTRY * self.n_entries + TERM * self.n_features
 
     @property
     def making_features(self) -> int:
         """Bytes while X is made from texts: the parts of a concatenation, and the whole."""
-        return 0 if self.n_characters is None else self.features + 2 * ENTRY * self.n_entries
+        if self.n_characters is None:
+            return 0
+        return self.features + 2 * ENTRY * self.n_entries + int(CHARACTER * self.n_characters)
 
 
 def measure_sizes(inputs: Inputs, Y: Csr, features: Tfidf | Concat) -> DataSizes:
