@@ -126,3 +126,14 @@ def test_fit_calibrates_models_of_different_kinds(data, tmp_path):
     assert np.array_equal(again.predict_topk(test[0], 3).ids, model.predict_topk(test[0], 3).ids)
     same_kind = ramify.Ensemble([ramify.XRLinear(verbose=0, seed=seed) for seed in (0, 1)]).fit(*train)
     assert not any(member.is_calibrated for member in same_kind.models_)
+
+
+@pytest.mark.parametrize("weight", ["x", None, True, -1, 1e300, [1.0]])
+def test_a_saved_ensemble_with_other_weights_is_refused(tmp_path, weight):
+    models = (ramify.Popular(verbose=0), ramify.Popular(verbose=0))
+    ramify.Ensemble(models, verbose=0).fit(["a", "b"], [["x"], ["y"]]).save(tmp_path / "m")
+    manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+    manifest["state"]["model"]["weights"][1] = weight
+    (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ramify.ModelFormatError, match="not weights"):
+        ramify.load(tmp_path / "m")

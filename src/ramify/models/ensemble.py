@@ -199,6 +199,8 @@ class Ensemble(Model):
         weights = state.get("weights") if isinstance(state, dict) else None
         if not isinstance(parts, list) or not isinstance(weights, list) or len(parts) != len(weights) or not parts:
             raise ModelFormatError(f"the manifest of {store.path} does not describe the models of the ensemble")
+        if not all(type(weight) in (int, float) and 0 <= weight < 1e30 for weight in weights):
+            raise ModelFormatError(f"the manifest of {store.path} has weights of the ensemble that are not weights")
         self.weights_ = [float(weight) for weight in weights]
         self.models_ = []
         for i, info in enumerate(parts):

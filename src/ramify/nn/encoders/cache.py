@@ -12,8 +12,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray
 from ramify.io.store import Store, StoreWriter
@@ -63,9 +61,9 @@ def _read(path: Path, is_valid: Callable[[Arrays], bool]) -> Arrays | None:
             return None
         store = Store(path, verify=True)
         arrays = {
-            file.removesuffix(".npy"): store.array(file.removesuffix(".npy"), np.dtype(str(entry.get("dtype"))))
+            file.removesuffix(".npy"): store.array(file.removesuffix(".npy"), str(entry.get("dtype")))
             for file, entry in store.files.items()
         }
-    except (OSError, ModelFormatError, TypeError):
+    except (OSError, ModelFormatError, ValueError, TypeError):
         return None
     return arrays if store.kind == KIND and is_valid(arrays) else None
