@@ -336,7 +336,7 @@ def parse_rule(rule: DecisionRule | str) -> DecisionRule:
 def load_rule(store: Store, info: Any, prefix: str, n_labels: int) -> DecisionRule:
     """Open a rule of any kind from a model directory."""
     name = info.get("name") if isinstance(info, dict) else None
-    if name not in RULES:
+    if not isinstance(name, str) or name not in RULES:
         raise ModelFormatError(f"the manifest of {store.path} does not describe the decision rule")
     try:
         values = {key: value for key, value in info.items() if key != "name"}
