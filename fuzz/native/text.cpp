@@ -69,8 +69,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         check_subwords(subwords, n_terms, static_cast<std::int64_t>(parts.parts.size()));
     }
     const Weighting weighting{false, false, Weighting::Norm::l2, nullptr};
-    const CsrRows fitted = counts.rows(weighting, 1),
-                  again = tfidf_rows(spec, view, with_subwords ? &subwords : nullptr, weighting, corpus, 1);
+    WordColumnsPool columns;
+    const TfidfBlock block{&spec, view, with_subwords ? &subwords : nullptr, weighting, &columns};
+    const CsrRows fitted = counts.rows(weighting, 1), again = tfidf_rows({&block, 1}, corpus, 1);
     require(fitted.indptr == again.indptr &&
             std::equal(fitted.indices.get(), fitted.indices.get() + fitted.indptr.back(), again.indices.get()) &&
             std::equal(fitted.data.get(), fitted.data.get() + fitted.indptr.back(), again.data.get()));
