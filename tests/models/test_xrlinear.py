@@ -245,7 +245,7 @@ def test_characters_beside_words(zoo, tmp_path):
     assert np.array_equal(again.predict_topk(texts[:9]).scores, model.predict_topk(texts[:9]).scores)
 
 
-@pytest.mark.parametrize("change", ["trees", "transforms", "n_sparse", "depth"])
+@pytest.mark.parametrize("change", ["trees", "transforms", "n_sparse", "huge n_sparse", "depth"])
 def test_a_damaged_manifest_is_refused(change, zoo, tmp_path):
     texts, labels = zoo
     ramify.XRLinear(**SMALL).fit(texts, labels).save(tmp_path / "m")
@@ -258,6 +258,8 @@ def test_a_damaged_manifest_is_refused(change, zoo, tmp_path):
         model["trees"][0]["transforms"][0] = "nonsense"
     elif change == "n_sparse":
         model["trees"][0]["n_sparse"] += 1
+    elif change == "huge n_sparse":
+        model["trees"][0]["n_sparse"] = 2**70
     else:
         model["trees"][0]["tree"]["depth"] -= 1
     file.write_text(json.dumps(manifest))

@@ -193,7 +193,8 @@ class LinearTree:
     @classmethod
     def load_from(cls, store: Store, info: Any, prefix: str, n_labels: int) -> LinearTree:
         """Open a tree that `save_to` wrote, memory-mapped: weights are read when a query needs them."""
-        if not isinstance(info, dict) or not isinstance(info.get("n_sparse"), int):
+        n_sparse = info.get("n_sparse") if isinstance(info, dict) else None
+        if not isinstance(n_sparse, int) or not 0 <= n_sparse <= 2**31 - 1:
             raise ModelFormatError(f"the manifest of {store.path} does not describe the weights of the tree")
         tree = LabelTree.load_from(store, info.get("tree"), prefix, n_labels)
         names = info.get("transforms")
@@ -208,6 +209,6 @@ class LinearTree:
             for t in range(tree.depth)
         ]
         try:
-            return cls(tree, levels, [ScoreTransform.parse(name) for name in names], info["n_sparse"])
+            return cls(tree, levels, [ScoreTransform.parse(name) for name in names], n_sparse)
         except ValueError as error:
             raise ModelFormatError(f"{store.path}: {error}") from error
