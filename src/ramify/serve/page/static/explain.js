@@ -119,7 +119,7 @@ function words(explanation) {
 function word(text, value, largest, n) {
   const lower = text.toLowerCase();
   const isOut = state.without.has(lower);
-  const step = value ? Math.round((STEPS * Math.abs(value)) / largest) : 0;
+  const step = value ? Math.max(1, Math.round((STEPS * Math.abs(value)) / largest)) : 0;
   const shade = step ? `${value > 0 ? "for" : "against"}-${step}` : "";
   const button = el("button", {
     type: "button", class: `word ${shade}`, "aria-pressed": String(isOut), tabindex: n === 0 ? "0" : "-1",
