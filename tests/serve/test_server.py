@@ -127,7 +127,10 @@ def test_it_finishes_what_it_has(model_path):
             ]
             _wait_for(lambda: httpx.get(f"{address}/readyz").json().get("queue") or all(t.done() for t in tasks))
             process.send_signal(signal.SIGTERM)
-            statuses = [task.result().status_code for task in tasks]
+            failed = [task.exception() for task in tasks if task.exception() is not None]
+            statuses = [task.result().status_code for task in tasks if task.exception() is None]
+        # A connection may be closed before its request was read.
+        assert all(isinstance(error, httpx.RemoteProtocolError | httpx.ConnectError) for error in failed)
         assert set(statuses) <= {200, 429, 503}
         assert 200 in statuses
         assert process.wait(30) in (0, -signal.SIGTERM)
