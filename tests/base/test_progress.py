@@ -94,11 +94,12 @@ def test_bar_in_a_notebook(clock, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_short_work_shows_no_bar_in_a_notebook(monkeypatch):
+def test_short_work_shows_no_bar_in_a_notebook(monkeypatch, capsys):
     monkeypatch.setattr(module, "in_notebook", lambda: True)
     monkeypatch.setitem(module.sys.modules, "IPython.display", None)  # importing it would raise
     with progress("training", 10, 1, "labels") as advance:
         advance(10)
+    assert capsys.readouterr() == ("", "")
 
 
 def test_steps_are_weighted_by_the_samples_of_a_node():

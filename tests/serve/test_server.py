@@ -119,20 +119,19 @@ def test_slow_clients(model_path):
 
 
 def test_it_finishes_what_it_has(model_path):
-    with running(model_path) as (process, address):
-        texts = [" ".join(TEXTS) * 100] * 400
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            tasks = [
-                pool.submit(httpx.post, f"{address}/v1/suggest", json={"input": texts}, timeout=60) for _ in range(4)
-            ]
-            _wait_for(lambda: httpx.get(f"{address}/readyz").json().get("queue") or all(t.done() for t in tasks))
-            process.send_signal(signal.SIGTERM)
-            failed = [task.exception() for task in tasks if task.exception() is not None]
-            statuses = [task.result().status_code for task in tasks if task.exception() is None]
-        # A connection may be closed before its request was read.
-        assert all(isinstance(error, httpx.RemoteProtocolError | httpx.ConnectError) for error in failed)
-        assert set(statuses) <= {200, 429, 503}
-        assert 200 in statuses
+    """Every request that was read before the end is answered."""
+    n_texts = 300
+    texts = [" ".join(TEXTS) * 100] * n_texts
+    with running(model_path) as (process, address), concurrent.futures.ThreadPoolExecutor(2) as pool:
+        tasks = [pool.submit(httpx.post, f"{address}/v1/suggest", json={"input": texts}, timeout=60) for _ in range(2)]
+
+        def all_are_read() -> bool:
+            queued = httpx.get(f"{address}/readyz").json().get("queue", 0)
+            return queued + n_texts * sum(task.done() for task in tasks) >= 2 * n_texts
+
+        _wait_for(all_are_read)
+        process.send_signal(signal.SIGTERM)
+        assert [task.result().status_code for task in tasks] == [200, 200]
         assert process.wait(30) in (0, -signal.SIGTERM)
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{address}/healthz")
@@ -188,3 +187,4 @@ def test_clients_that_leave_take_their_texts_along(served):
 
     _wait_for(given_up)
     _wait_for(lambda: client.get("/readyz").json().get("queue") == 0)
+    assert client.post("/v1/suggest", json={"input": "whale"}).status_code == 200
