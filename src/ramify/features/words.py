@@ -23,7 +23,7 @@ _UNSPACED = re.compile(  # as in the native analyzer: scripts written without sp
 
 
 def column_words(features: Tfidf | Concat, document: Any, columns: AnyArray) -> tuple[list[str], Csr]:
-    """Words of a document, and the share of each of them in columns that the document has.
+    """Words of a document, and the fraction of each of its columns that belongs to each of them.
 
     A column belongs to the words that count in it, as themselves, by their stem or by a part, in proportion to their
     counts. A column of no single word, such as a pair of words or of Chinese characters, stands for itself.
@@ -37,7 +37,7 @@ def column_words(features: Tfidf | Concat, document: Any, columns: AnyArray) -> 
     Returns
     -------
     words : (w,) as they stand in the document, in the order of the columns; capitals do not distinguish words
-    shares : (m × w), each row sums to 1
+    fractions : (m × w), each row sums to 1
 
     >>> stems = Tfidf(stemmer="english").fit(["taxing taxes", "a law"])
     >>> column_words(stems, "Taxes: taxing law", np.array([0, 1]))[0]
@@ -53,14 +53,14 @@ def column_words(features: Tfidf | Concat, document: Any, columns: AnyArray) -> 
         for i, (row, term) in enumerate(zip(mine.tolist(), part.terms(local), strict=True)):
             counted = counts.data[counts.indptr[i] : counts.indptr[i + 1]]
             found = [tokens[t] for t in counts.indices[counts.indptr[i] : counts.indptr[i + 1]]] or [(term,)]
-            for words, share in zip(found, counted / counted.sum() if len(counted) else (1.0,), strict=True):
+            for words, fraction in zip(found, counted / counted.sum() if len(counted) else (1.0,), strict=True):
                 for word in words:
                     position, _ = shown.setdefault(word.lower(), (len(shown), word))
-                    entries.append((share / len(words), row, position))
+                    entries.append((fraction / len(words), row, position))
         first += part.n_features
     values, rows, positions = zip(*entries, strict=True) if entries else ((), (), ())
-    shares = sparse.csr_matrix((values, (rows, positions)), (len(columns), len(shown)), dtype=np.float64)
-    return [form for _, form in shown.values()], shares
+    fractions = sparse.csr_matrix((values, (rows, positions)), (len(columns), len(shown)), dtype=np.float64)
+    return [form for _, form in shown.values()], fractions
 
 
 def _token_counts(part: Tfidf, document: Any, columns: AnyArray) -> tuple[list[tuple[str, ...]], Csr]:

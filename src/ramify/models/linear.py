@@ -142,14 +142,14 @@ class TreeModel(Model):
         features = getattr(self, "features_", None)
         columns = X.sparse.indices
         if features is not None:
-            terms, shares = column_words(features, inputs.data[0], columns)
+            terms, fractions = column_words(features, inputs.data[0], columns)
         else:
-            terms, shares = [f"feature {j}" for j in columns], sparse.eye(len(columns), format="csr")
+            terms, fractions = [f"feature {j}" for j in columns], sparse.eye(len(columns), format="csr")
         levels: list[Level] = []
         for i, tree in enumerate(self.trees_):
             title = "" if len(self.trees_) == 1 else f"tree {i + 1}, "
             leaves = np.flatnonzero(tree.tree.labels == label_id)
-            paths = [explain_path(tree, X, int(leaf), terms, shares, title) for leaf in leaves]
+            paths = [explain_path(tree, X, int(leaf), terms, fractions, title) for leaf in leaves]
             levels += paths[int(np.argmax([path[-1].log_score for path in paths]))]
         return levels
 

@@ -214,11 +214,11 @@ def margins_on_path(tree: LinearTree, X: Mixed, path: LongArray) -> FloatArray:
 
 
 def explain_path(
-    tree: LinearTree, X: Mixed, leaf: int, terms: Sequence[str], shares: Csr, title: str = ""
+    tree: LinearTree, X: Mixed, leaf: int, terms: Sequence[str], fractions: Csr, title: str = ""
 ) -> list[Level]:
     """Levels of the path to a leaf for one row X (1 × d).
 
-    Its m nonzero features belong to w `terms`, such as words: `shares` (m × w), each row of which sums to 1.
+    Its m nonzero features belong to w `terms`, such as words: `fractions` (m × w), each row of which sums to 1.
     """
     row, path = X.sparse, path_to(tree.tree, leaf)
     m, n_dense = row.nnz, X.dense.shape[1]
@@ -232,7 +232,7 @@ def explain_path(
     levels, log_score = [], 0.0
     for t, node in enumerate(path):
         bias = margins[t, m + 1]
-        values = shares.T @ (margins[t, :m] - bias)
+        values = fractions.T @ (margins[t, :m] - bias)
         found: dict[str, float] = {}
         for term, value in zip(terms, values, strict=True):
             if value != 0:
