@@ -36,6 +36,7 @@ from ramify.io.store import Store
 from ramify.metrics.report import Evaluation, evaluate
 from ramify.models import load, model_class
 from ramify.models.base import Model
+from ramify.nn.ranks import current_ranks
 
 
 def train(args: argparse.Namespace) -> None:
@@ -43,7 +44,8 @@ def train(args: argparse.Namespace) -> None:
     model = configured_model(model_class(args.model), args.config, args.set, args.preset)
     if args.threads is not None:
         model.set_params(threads=args.threads)
-    if args.quiet:
+    is_first = current_ranks().is_first  # only the first rank of torchrun writes
+    if args.quiet or not is_first:
         model.set_params(verbose=0)
     check_train_options(model, args)
     catalogue = LabelCatalogue.of(args.labels) if args.labels else None  # reports what is wrong before the work
@@ -79,6 +81,8 @@ def train(args: argparse.Namespace) -> None:
         model.calibrate(model_inputs(model, held_out), held_out.labels())
     model.set_catalogue(catalogue)
     seconds = time.perf_counter() - started
+    if not is_first:
+        return
     model.save(args.out)
     if not args.quiet:
         size = sum(f.stat().st_size for f in Path(args.out).iterdir())

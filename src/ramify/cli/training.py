@@ -19,6 +19,7 @@ from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
 from ramify.io.store import StoreWriter
 from ramify.models.base import Model
+from ramify.nn.ranks import current_ranks
 
 MIN_FREE = 32 << 20
 """Free bytes that a save needs at least."""
@@ -86,6 +87,11 @@ def check_train_options(model: Model, args: argparse.Namespace) -> None:
             raise ValueError(f"{model.kind} takes no {option}; it is for models with label trees, such as xr-linear")
     if args.seeds > 1 and not args.dev:
         raise ValueError("--seeds compares several trainings on a data file; name it with --dev")
+    if current_ranks().size > 1 and (args.seeds > 1 or args.dry_run or not hasattr(model, "encoder")):
+        raise ValueError(
+            "torchrun divides one training of a model with an encoder, such as elias, among processes; run "
+            f"{'--seeds' if args.seeds > 1 else '--dry-run' if args.dry_run else model.kind} without it"
+        )
     if not args.out and not args.dry_run:
         raise ValueError("--out DIR is required, except with --dry-run")
 

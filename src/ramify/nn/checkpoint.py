@@ -13,6 +13,7 @@ import numpy as np
 from ramify.base.errors import ModelFormatError
 from ramify.io.store import Store, StoreWriter, remove_model
 from ramify.nn.optim import Arrays
+from ramify.nn.ranks import current_ranks
 
 KIND = "checkpoint"
 
@@ -84,5 +85,6 @@ class CheckpointDirectory:
 
     def clear(self) -> None:
         """Remove the checkpoints of all stages: a finished training needs none. Other files stay."""
-        for path in self._paths:
-            remove_checkpoint(path)
+        if current_ranks().is_first:
+            for path in self._paths:
+                remove_checkpoint(path)

@@ -13,6 +13,7 @@ from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Encoder
 from ramify.nn.encoders.samples import Samples
 from ramify.nn.optim import Adam, Arrays, add_prefix, select_prefix
+from ramify.nn.ranks import current_ranks
 from ramify.nn.validation import ValidationScore
 
 NORM_DECAY, NORM_GAIN = 0.98, 0.02
@@ -35,6 +36,12 @@ class Head(Protocol):
 
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Copy the values of all arrays."""
+
+    def gathered(self, arrays: Arrays) -> Arrays:
+        """Arrays with the names of `arrays()`, of all ranks."""
+
+    def own_part(self, arrays: Mapping[str, AnyArray]) -> Arrays:
+        """Reverse `gathered`: what this process holds of them."""
 
     def optimizer_state(self) -> Arrays:
         """Return the optimizer state."""
@@ -106,6 +113,7 @@ class Learner:
         self._weights: FloatArray | None = None
         if sample_weight is not None:  # with a mean of 1, so that losses and gradients keep their scale
             self._weights = (sample_weight / sample_weight.mean()).astype(np.float32)
+        self.ranks = current_ranks()
         encoder.begin_training(seed)
         self._random = np.random.default_rng(seed)
         self._mean_norm = 0.0  # running mean of the norm of the encoder's gradients
@@ -118,14 +126,18 @@ class Learner:
         """Update encoder and head from a batch, with learning rates times `factor`; return the loss."""
         config, threads = self.config, self.threads
         keep = 1.0 - config.dropout
-        phi, tape = self.encoder.forward(self.samples.take(rows), threads)
+        # A transformer computes a part of the batch on each rank. A bag of words is cheaper than its exchange.
+        own = self.ranks.part(len(rows)) if self.encoder.is_data_parallel else slice(None)
+        phi, tape = self.encoder.forward(self.samples.take(rows[own]), threads)
+        if self.encoder.is_data_parallel:
+            phi = self.ranks.concatenate(phi)
         mask = np.where(self._random.random(phi.shape, np.float32) < keep, np.float32(1 / keep), np.float32(0))
         adam = Adam(factor * config.learning_rate, step, weight_decay=config.weight_decay)
         weights = None if self._weights is None else self._weights[rows]
         loss, d_phi = self.head.step(phi * mask, self.sampler.targets(rows), adam, threads, weights)
         encoder_lr = self.encoder.learning_rate(config.encoder_learning_rate)
         adam = Adam(factor * encoder_lr, step, weight_decay=config.weight_decay)
-        self.encoder.backward(tape, self._clipped(d_phi * mask), adam, threads)  # type: ignore[arg-type]
+        self.encoder.backward(tape, self._clipped(d_phi * mask)[own], adam, threads)  # type: ignore[arg-type]
         return loss
 
     def _clipped(self, gradients: FloatArray) -> FloatArray:
@@ -154,6 +166,16 @@ class Learner:
         """Copy the values of all arrays."""
         self.encoder.set_arrays(select_prefix("encoder", arrays))
         self.head.set_arrays(select_prefix("head", arrays))
+
+    def gathered(self, arrays: Arrays) -> Arrays:
+        """Arrays with the names of `arrays()`, of all ranks."""
+        head = self.head.gathered(select_prefix("head", arrays))
+        return {**add_prefix("encoder", select_prefix("encoder", arrays)), **add_prefix("head", head)}
+
+    def own_part(self, arrays: Mapping[str, AnyArray]) -> Arrays:
+        """Reverse `gathered`: what this process holds of them."""
+        head = self.head.own_part(select_prefix("head", arrays))
+        return {**add_prefix("encoder", select_prefix("encoder", arrays)), **add_prefix("head", head)}
 
     def state(self) -> tuple[Arrays, dict[str, Any]]:
         """Return what else the next step depends on: arrays, and values for JSON."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ramify import native
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray, FloatArray, LongArray
+from ramify.nn.ranks import Ranks, current_ranks
 
 Arrays = dict[str, AnyArray]
 """Arrays by name: parameters or optimizer state."""
@@ -78,6 +79,19 @@ class RowTable:
         """Return the trained arrays themselves, not copies."""
         return {"weights": self.weights} if self.bias is None else {"weights": self.weights, "bias": self.bias}
 
+    def whole(self) -> tuple[FloatArray, FloatArray]:
+        """Weights (n, D) and bias (n,) of all rows."""
+        assert self.bias is not None
+        return self.weights, self.bias
+
+    def gathered(self, arrays: Arrays) -> Arrays:
+        """Arrays with the names of `arrays()`, for all rows."""
+        return arrays
+
+    def own_part(self, arrays: Mapping[str, AnyArray]) -> Mapping[str, AnyArray]:
+        """Reverse `gathered`: what this process holds of them."""
+        return arrays
+
     def optimizer_state(self) -> Arrays:
         """Return Adam's moments and the slot of each row; empty before the first step."""
         if self._slots is None or self._moments is None:
@@ -142,6 +156,77 @@ class RowTable:
         return np.zeros(shape, np.float32), np.zeros(shape, np.float32)
 
 
+class ShardedTable(RowTable):
+    """A table of which each rank holds, and updates, a range of the rows. Methods are called by all ranks together."""
+
+    def __init__(self, weights: FloatArray, bias: FloatArray, ranks: Ranks) -> None:
+        self.ranks, self.n_rows, self.own = ranks, len(weights), ranks.part(len(weights))
+        super().__init__(weights[self.own].copy(), bias[self.own].copy())
+
+    def whole(self) -> tuple[FloatArray, FloatArray]:
+        """Weights (n, D) and bias (n,) of all rows, from all ranks."""
+        weights, bias = (self.ranks.concatenate(part) for part in super().whole())
+        return weights, bias
+
+    def gathered(self, arrays: Arrays) -> Arrays:
+        """Arrays with the names of `arrays()`, of all ranks."""
+        return {name: self.ranks.concatenate(array) for name, array in arrays.items()}
+
+    def own_part(self, arrays: Mapping[str, AnyArray]) -> Mapping[str, AnyArray]:
+        """Reverse `gathered`: the rows of this rank."""
+        own = self.arrays()
+        shapes = {name: (self.n_rows, *array.shape[1:]) for name, array in own.items()}
+        return {name: restored(arrays, name, array.dtype, shapes[name])[self.own] for name, array in own.items()}
+
+    def optimizer_state(self) -> Arrays:
+        """Return the state of all ranks, as that of one table."""
+        state = super().optimizer_state()
+        if not state:
+            return state
+        n_slots = self.ranks.concatenate(np.array([self._n_slots]))
+        before = int(n_slots[: self.ranks.rank].sum())
+        state["slots"] = np.where(state["slots"] >= 0, state["slots"] + before, -1)
+        return self.gathered(state)
+
+    def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
+        """Restore the rows of this rank from the state of one table, or of any number of ranks."""
+        if not state:
+            return
+        shape = len(state.get("first", ())), self.weights.shape[1] + 1
+        slots = restored(state, "slots", np.int64, (self.n_rows,), (-1, shape[0]))[self.own]
+        used = slots >= 0
+        moments = {name: restored(state, name, np.float32, shape)[slots[used]] for name in ("first", "second")}
+        slots[used] = np.arange(int(used.sum()))
+        super().set_optimizer_state({"slots": slots, **moments})
+
+    def dot(self, pairs: native.neural.Pairs, width: int, embeddings: FloatArray, threads: int) -> FloatArray:
+        """Products (n, width) of embeddings (n, D) with their candidate rows, plus the bias."""
+        return self.ranks.sum(super().dot(self._own_pairs(pairs), width, embeddings, threads))
+
+    def dot_backward(self, pairs: native.neural.Pairs, gradients: FloatArray, threads: int) -> FloatArray:
+        """Gradients of the embeddings (n, D), given those of the products (n, width)."""
+        return self.ranks.sum(super().dot_backward(self._own_pairs(pairs), gradients, threads))
+
+    def step(
+        self, pairs: native.neural.Pairs, gradients: FloatArray, embeddings: FloatArray, adam: Adam, threads: int
+    ) -> None:
+        """Update the rows of this rank that are in use."""
+        super().step(self._own_pairs(pairs), gradients, embeddings, adam, threads)
+
+    def _own_pairs(self, pairs: native.neural.Pairs) -> native.neural.Pairs:
+        """Pairs of the rows of this rank, which are a range of the ascending rows."""
+        rows, indptr, positions = pairs
+        first, last = np.searchsorted(rows, (self.own.start, self.own.stop))
+        own = slice(indptr[first], indptr[last])
+        return rows[first:last] - np.int32(self.own.start), indptr[first : last + 1] - indptr[first], positions[own]
+
+
+def label_table(weights: FloatArray, bias: FloatArray) -> RowTable:
+    """Table of label classifiers, weights (L, D) and bias (L,); divided among the ranks if there are several."""
+    ranks = current_ranks()
+    return RowTable(weights, bias) if ranks.size == 1 else ShardedTable(weights, bias, ranks)
+
+
 class DenseParameter:
     """An array that every step updates as a whole."""
 
@@ -156,6 +241,14 @@ class DenseParameter:
     def optimizer_state(self) -> Arrays:
         """Return Adam's moments; empty before the first step."""
         return {} if self._moments is None else dict(zip(("first", "second"), self._moments, strict=True))
+
+    def gathered(self, arrays: Arrays) -> Arrays:
+        """Return the arrays: every rank has all of them."""
+        return arrays
+
+    def own_part(self, arrays: Mapping[str, AnyArray]) -> Mapping[str, AnyArray]:
+        """Return the arrays: every rank has all of them."""
+        return arrays
 
     def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
         """Restore what `optimizer_state` returned."""
@@ -194,6 +287,16 @@ class Trainable:
         """Copy the values of all arrays."""
         for name, array in self.arrays().items():
             array[...] = restored(arrays, name, array.dtype, array.shape)
+
+    def gathered(self, arrays: Arrays) -> Arrays:
+        """Arrays with the names of `arrays()`, of all ranks."""
+        parts = ((name, part.gathered(select_prefix(name, arrays))) for name, part in self.parameters().items())
+        return {f"{name}.{key}": array for name, part in parts for key, array in part.items()}
+
+    def own_part(self, arrays: Mapping[str, AnyArray]) -> Arrays:
+        """Reverse `gathered`: what this process holds of them."""
+        parts = ((name, part.own_part(select_prefix(name, arrays))) for name, part in self.parameters().items())
+        return {f"{name}.{key}": array for name, part in parts for key, array in part.items()}
 
     def optimizer_state(self) -> Arrays:
         """Return the optimizer state of all parameters."""

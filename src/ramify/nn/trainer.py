@@ -58,20 +58,20 @@ class _TrainingState:
                 self.best[name][...] = array
 
     def save(self, path: Path, key: str, learner: Learner) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint; the first of several ranks writes that of all."""
         state, values = learner.state()
+        best = {} if self.best is None else learner.gathered(self.best)
+        groups = {"arrays": learner.gathered(learner.arrays()), "state": state, "best": best}
         names = ("epoch", "step", "n_not_better", "done", "history")
-        save_checkpoint(
-            path,
-            key,
-            {"arrays": learner.arrays(), "state": state, "best": self.best or {}},
-            {
-                **{name: getattr(self, name) for name in names},
-                "best_score": None if self.best is None else self.best_score,
-                "random": self.random.bit_generator.state,
-                "learner": values,
-            },
-        )
+        all_values = {
+            **{name: getattr(self, name) for name in names},
+            "best_score": None if self.best is None else self.best_score,
+            "random": self.random.bit_generator.state,
+            "learner": values,
+        }
+        if learner.ranks.is_first:
+            save_checkpoint(path, key, groups, all_values)
+        learner.ranks.wait()
 
     @classmethod
     def resume(cls, path: Path, key: str, learner: Learner) -> _TrainingState | None:
@@ -81,11 +81,12 @@ class _TrainingState:
             return None
         groups, values = checkpoint
         try:
-            learner.set_arrays(groups["arrays"])
+            learner.set_arrays(learner.own_part(groups["arrays"]))
             learner.set_state(groups["state"], values["learner"])
+            own_best = learner.own_part(groups["best"]) if groups["best"] else {}
             best = {
-                name: restored(groups["best"], name, array.dtype, array.shape)
-                for name, array in (learner.arrays() if groups["best"] else {}).items()
+                name: restored(own_best, name, array.dtype, array.shape)
+                for name, array in (learner.arrays() if own_best else {}).items()
             }
             random = np.random.default_rng()
             random.bit_generator.state = values["random"]

@@ -9,7 +9,7 @@ there are no words to learn: h is the feature vector itself, and only the residu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -122,6 +122,9 @@ class Bag(Trainable):
     def is_residual_layer(self) -> bool:
         """Whether there are no words: the layer adapts frozen embeddings or dense features."""
         return self.words is None
+
+    is_data_parallel: ClassVar[bool] = False
+    """Every rank computes whole batches."""
 
     @property
     def default_epochs(self) -> int:

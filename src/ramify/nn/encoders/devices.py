@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 
@@ -21,7 +22,10 @@ def find_devices(device: str) -> list[str]:
     """Return the devices of a setting such as 'auto', 'cpu' or 'cuda:0,cuda:1'; the first one is the primary."""
     torch = import_torch()
     if device == "auto":
-        return [f"cuda:{i}" for i in range(torch.cuda.device_count())] or ["cpu"]
+        gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        if gpus and "TORCHELASTIC_RUN_ID" in os.environ:  # the ranks of torchrun have one each
+            return [gpus[int(os.environ["LOCAL_RANK"]) % len(gpus)]]
+        return gpus or ["cpu"]
     devices = [name.strip() for name in device.split(",")]
     try:
         kinds = {torch.device(name).type for name in devices}

@@ -14,6 +14,7 @@ from ramify.nn.encoders.devices import import_torch
 from ramify.nn.encoders.tokens import Tokens, micro_batches
 from ramify.nn.encoders.word_embeddings import EMBEDDING_NORM
 from ramify.nn.optim import Adam, Arrays, RowTable, add_prefix, restored, select_prefix
+from ramify.nn.ranks import current_ranks
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class FineTuner:
     def __init__(self, backend: TorchBackend, *, micro_batch_size: int, dropout: bool, seed: int = 0) -> None:
         self.backend, self.micro_batch_size, self.dropout = backend, micro_batch_size, dropout
         self._seed, self._n_micro_batches = seed, 0  # identify the dropout masks
+        self._ranks = current_ranks()
         self._optimizer: Any = None
         self._words: RowTable | None = None
 
@@ -106,19 +108,40 @@ class FineTuner:
                     mine.grad = theirs if mine.grad is None else mine.grad + theirs
         if self._words is not None:
             self._step_words(self._words, adam, threads)
+        self._sum_over_ranks([weight for group in optimizer.param_groups for weight in group["params"]])
         optimizer.step()
         self._input_embeddings.sparse = False
         backend.synchronize()
         for replica in backend.replicas:
             replica.eval()
 
+    def _sum_over_ranks(self, weights: list[Any]) -> None:
+        """Add up the gradients of all ranks; a weight without a gradient on any of them keeps none."""
+        if self._ranks.size == 1:
+            return
+        torch = import_torch()
+        has_gradient = self._ranks.sum(np.array([w.grad is not None for w in weights], np.float32)) > 0
+        used = [weight for weight, is_used in zip(weights, has_gradient, strict=True) if is_used]
+        for weight in used:  # a rank without a sample of the batch has none
+            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+        self._ranks.sum_tensors([weight.grad for weight in used])
+
     def _step_words(self, words: RowTable, adam: Adam, threads: int) -> None:
         """Update the input embeddings of a batch's tokens."""
         weight = self._input_embeddings.weight
-        gradients, weight.grad = weight.grad.coalesce(), None
-        rows, values = gradients.indices()[0].numpy().astype(np.int32), gradients.values().numpy()
+        rows, values = np.empty(0, np.int64), np.empty((0, weight.shape[1]), np.float32)
+        if weight.grad is not None:
+            gradients, weight.grad = weight.grad.coalesce(), None
+            rows, values = gradients.indices()[0].numpy(), gradients.values().numpy()
+        if self._ranks.size > 1:
+            rows, parts = self._ranks.concatenate(rows), self._ranks.concatenate(values)
+            rows, inverse = np.unique(rows, return_inverse=True)
+            values = np.zeros((len(rows), parts.shape[1]), np.float32)
+            np.add.at(values, inverse, parts)
         n = len(rows)
-        words.step((rows, np.arange(n + 1), np.arange(n)), np.ones((n, 1), np.float32), values, adam, threads)
+        words.step(
+            (rows.astype(np.int32), np.arange(n + 1), np.arange(n)), np.ones((n, 1), np.float32), values, adam, threads
+        )
 
     def _prepare(self, weight_decay: float) -> Any:
         """Return the optimizer, which is made at the first step."""

@@ -145,6 +145,9 @@ class Transformer:
         """The primary device."""
         return self.torch.device
 
+    is_data_parallel = True
+    """Each rank computes a part of every batch; `backward` adds the gradients of all."""
+
     default_epochs = 8
     """Training epochs that suit the encoder."""
 

@@ -45,7 +45,7 @@ from ramify.base.sparse import entry_rows, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 from ramify.index.label_graph import LabelGraph, cluster_scores
 from ramify.nn.heads.classifiers import Classifiers
-from ramify.nn.optim import Adam, Arrays, DenseParameter, RowTable, Trainable, restored
+from ramify.nn.optim import Adam, Arrays, DenseParameter, RowTable, Trainable, label_table, restored
 
 PARENT_REFRESH_STEPS = 20
 """Steps after which the strongest cluster of every label is determined again; it takes longer than a step."""
@@ -201,7 +201,7 @@ class GraphHead(Trainable):
         self.cluster_weights, self.cluster_bias = (DenseParameter(part) for part in cluster_classifiers)
         self.edges = graph if isinstance(graph, TrainedEdges) else None
         self._fixed_graph = graph if isinstance(graph, LabelGraph) else None
-        self.labels = RowTable(*label_classifiers)
+        self.labels = label_table(*label_classifiers)
         self.options = options
         self.log_alpha = math.log(options.alpha)
         self._edge_clusters = self.graph.edge_clusters()
@@ -312,8 +312,7 @@ class GraphHead(Trainable):
     @property
     def label_classifiers(self) -> Classifiers:
         """Weights (L, D) and bias (L,)."""
-        assert self.labels.bias is not None
-        return self.labels.weights, self.labels.bias
+        return self.labels.whole()
 
     def parameters(self) -> dict[str, RowTable | DenseParameter]:
         """Everything that is trained, by name."""

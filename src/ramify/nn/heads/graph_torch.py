@@ -241,6 +241,14 @@ class TorchGraphHead:
         for name, tensor in self.tensors.items():
             tensor.copy_(self._tensor(restored(arrays, name, np.float32, tuple(tensor.shape))))
 
+    def gathered(self, arrays: Arrays) -> Arrays:
+        """Return the arrays: every rank has all of them."""
+        return arrays
+
+    def own_part(self, arrays: Mapping[str, AnyArray]) -> Arrays:
+        """Return the arrays: every rank has all of them."""
+        return dict(arrays)
+
     def optimizer_state(self) -> Arrays:
         """Return the optimizer state, and the parents, which are not determined at every step."""
         state = {f"{name}.{i}": m.cpu().numpy() for name, pair in self._moments.items() for i, m in enumerate(pair)}

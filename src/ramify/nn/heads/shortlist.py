@@ -9,7 +9,7 @@ from ramify.base.sparse import padded_rows
 from ramify.base.types import Csr, FloatArray, IntArray
 from ramify.nn.heads.classifiers import Classifiers
 from ramify.nn.heads.losses import CandidateLoss
-from ramify.nn.optim import Adam, RowTable, Trainable
+from ramify.nn.optim import Adam, RowTable, Trainable, label_table
 
 ROWS_PER_BLOCK = 2048
 """Samples whose scores of all labels are in memory together."""
@@ -19,13 +19,12 @@ class ShortlistHead(Trainable):
     """Classifiers of m labels, or of the m nodes of a tree level, with weights (m, D) and bias (m,)."""
 
     def __init__(self, weights: FloatArray, bias: FloatArray, loss: CandidateLoss) -> None:
-        self.labels, self.loss = RowTable(weights, bias), loss
+        self.labels, self.loss = label_table(weights, bias), loss
 
     @property
     def classifiers(self) -> Classifiers:
         """Weights (m, D) and bias (m,)."""
-        assert self.labels.bias is not None
-        return self.labels.weights, self.labels.bias
+        return self.labels.whole()
 
     def step(
         self, phi: FloatArray, targets: Csr, adam: Adam, threads: int, sample_weight: FloatArray | None = None

@@ -1,0 +1,106 @@
+"""Ranks: processes that train one neural model together, started by torchrun.
+
+Every rank runs the same program on the same data and draws the same random numbers, so that all of them take the same
+decisions. They divide the expensive parts:
+
+- label classifiers and their optimizer state: each rank holds a range of the labels (`optim.ShardedTable`);
+- a fine-tuned transformer: each rank computes a part of every batch (`learner.Learner`, `encoders.fine_tuning`).
+
+Embeddings, logits and gradients are exchanged; the weights of the labels never are, except to validate, to write a
+checkpoint and to return the trained model. Sums over ranks are rounded in another order than those of one process, so
+losses agree with it to rounding.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ramify.base.types import AnyArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The ranks, of which this process is number `rank` of `size`."""
+
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and messages."""
+        return self.rank == 0
+
+    def part(self, n: int) -> slice:
+        """Rows of this rank out of n: contiguous ranges of nearly equal length."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
+    def sum(self, array: FloatArray) -> FloatArray:
+        """Sum of an array over all ranks, in place; the same bits on each."""
+        if self.size > 1:
+            import torch
+
+            self._reduce(torch.from_numpy(array))
+        return array
+
+    def sum_tensors(self, tensors: list[Any]) -> None:
+        """Sum tensors over all ranks, in place; they travel as one."""
+        if self.size == 1 or not tensors:
+            return
+        import torch
+
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        self._reduce(flat)
+        for tensor, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(total.reshape(tensor.shape))
+
+    def concatenate(self, own: AnyArray) -> AnyArray:
+        """Rows of all ranks, in their order; the ranks may have different numbers of rows."""
+        if self.size == 1:
+            return own
+        import torch
+        from torch import distributed
+
+        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        distributed.all_gather(counts, torch.tensor([len(own)]))
+        lengths = [int(count) for count in counts]
+        padded = np.zeros((max(lengths), *own.shape[1:]), own.dtype)
+        padded[: len(own)] = own
+        parts = [torch.empty_like(torch.from_numpy(padded)) for _ in range(self.size)]
+        distributed.all_gather(parts, torch.from_numpy(padded))
+        return np.concatenate([part.numpy()[:n] for part, n in zip(parts, lengths, strict=True)])
+
+    def wait(self) -> None:
+        """Wait until every rank is here."""
+        if self.size > 1:
+            from torch import distributed
+
+            distributed.barrier()
+
+    @staticmethod
+    def _reduce(tensor: Any) -> None:
+        from torch import distributed
+
+        distributed.all_reduce(tensor)
+
+
+def current_ranks() -> Ranks:
+    """Ranks of this process: those of torchrun, or of a process group that the program made; otherwise one.
+
+    Under torchrun the first call makes the process group, gloo for CPUs and NCCL for GPUs, and divides the cores of a
+    machine among its ranks unless ``RAMIFY_THREADS`` is set.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+    if size == 1:
+        return Ranks()
+    import torch
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        os.environ.setdefault("RAMIFY_THREADS", str(max(1, n_cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
+    return Ranks(distributed.get_rank(), distributed.get_world_size())

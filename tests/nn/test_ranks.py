@@ -1,0 +1,127 @@
+"""Several ranks train the model of one process: the same losses, to rounding, and one model directory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import train_with_ranks
+from neural import WORDS
+
+import ramify
+from ramify import native
+from ramify.nn.optim import Adam, RowTable, ShardedTable
+from ramify.nn.ranks import Ranks
+
+pytest.importorskip("torch")
+SCRIPT = Path(train_with_ranks.__file__)
+
+
+def torchrun(n_ranks: int, *arguments: object) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n_ranks}"]
+    return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    random = np.random.default_rng(0)
+    groups = [WORDS[i : i + 3] for i in range(0, len(WORDS) - 2, 3)]
+    chosen = random.integers(0, len(groups), 120)
+    texts = [" ".join(random.choice(groups[g], 4)) for g in chosen]
+    return texts, [[f"label {g}", f"label {(g + 1) % len(groups)}"] for g in chosen.tolist()]
+
+
+class Alone(Ranks):
+    """One rank of several, in one process: sums and concatenations are recorded for the test to carry out."""
+
+    def sum(self, array):
+        return array
+
+    def concatenate(self, own):
+        return own
+
+
+def test_ranks_divide_rows_without_gap_or_overlap():
+    for n in (0, 1, 2, 5, 100):
+        for size in (1, 2, 3, 7):
+            rows = [i for rank in range(size) for i in range(n)[Ranks(rank, size).part(n)]]
+            assert rows == list(range(n))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_shards_add_up_to_the_whole_table(size):
+    random = np.random.default_rng(1)
+    weights, bias = random.normal(size=(11, 4)).astype(np.float32), random.normal(size=11).astype(np.float32)
+    candidates = np.array([[0, 3, 10], [3, -1, 7], [5, 4, 9], [-1, -1, -1]], np.int32)
+    phi = random.normal(size=(4, 4)).astype(np.float32)
+    pairs = native.neural.group_pairs(candidates, 11)
+    whole = RowTable(weights.copy(), bias.copy())
+    shards = [ShardedTable(weights, bias, Alone(rank, size)) for rank in range(size)]
+    for step in (1, 2, 3):
+        logits = whole.dot(pairs, 3, phi, 1)
+        assert np.array_equal(sum(shard.dot(pairs, 3, phi, 1) for shard in shards), logits)
+        gradients = np.where(candidates >= 0, logits - 1, 0).astype(np.float32)
+        expected = whole.dot_backward(pairs, gradients, 1)
+        assert np.allclose(sum(shard.dot_backward(pairs, gradients, 1) for shard in shards), expected, atol=1e-6)
+        for table in (whole, *shards):
+            table.step(pairs, gradients, phi, Adam(0.1, step), 1)
+    assert not np.array_equal(whole.weights, weights)
+    assert np.array_equal(np.concatenate([shard.weights for shard in shards]), whole.weights)
+    assert np.array_equal(np.concatenate([shard.bias for shard in shards]), whole.bias)
+    # The state of one table continues on any number of ranks.
+    state = whole.optimizer_state()
+    resumed = [ShardedTable(whole.weights, whole.bias, Alone(rank, size)) for rank in range(size)]
+    for table in resumed:
+        table.set_optimizer_state(state)
+    whole.step(pairs, gradients, phi, Adam(0.1, 4), 1)
+    for table in resumed:
+        table.step(pairs, gradients, phi, Adam(0.1, 4), 1)
+    assert np.array_equal(np.concatenate([table.weights for table in resumed]), whole.weights)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_losses_are_those_of_one_process(size, corpus, tiny, tmp_path):
+    texts, labels = corpus
+    short = {"stage1.epochs": 2, "stage2.epochs": 2, "stage1.batch_size": 25, "stage2.batch_size": 25}
+    encoder = {"model": tiny, "max_length": 8, "cache_dir": str(tmp_path / "cache"), "learning_rate": 0.01}
+    models = {
+        "elias": ("Elias", {**short, "n_clusters": 4}),
+        "fine-tuned": ("Elias", {**short, "n_clusters": 4, "encoder": encoder}),
+        "lightdxml": ("LightDXML", {"training.epochs": 2}),
+    }
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps({"texts": texts, "labels": labels, "models": models}))
+    expected = train_with_ranks.trained(json.loads(settings.read_text()))
+    run = torchrun(size, SCRIPT, settings, tmp_path / "out")
+    assert run.returncode == 0, run.stderr
+    found = [json.loads((tmp_path / f"out.{rank}").read_text()) for rank in range(size)]
+    assert all(other == found[0] for other in found), "the ranks have different models"
+    for name in models:
+        assert np.allclose(found[0][name]["history"], expected[name]["history"], rtol=1e-3), name
+        best = [np.sort(np.array(result[name]["ids"])[:, :2]) for result in (found[0], expected)]
+        assert np.array_equal(*best), name
+        if name != "lightdxml":  # whose calibration chooses from a grid, which rounding may decide
+            assert np.allclose(found[0][name]["scores"], expected[name]["scores"], atol=2e-3), name
+    assert len(expected["elias"]["history"]) == 4
+
+
+def test_the_shell_saves_one_model_and_resumes_on_another_number_of_ranks(corpus, tmp_path):
+    texts, labels = corpus
+    lines = [json.dumps({"text": text, "labels": row}) for text, row in zip(texts, labels, strict=True)]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    command = ["-m", "ramify", "train", "elias", tmp_path / "train.jsonl", "--out", tmp_path / "model"]
+    command += ["--set", "stage1.epochs=2", "--set", "stage2.epochs=2", "--set", "n_clusters=4"]
+    command += ["--checkpoints", tmp_path / "checkpoints"]
+    run = torchrun(2, *command)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("saved to") == 1
+    assert not list((tmp_path / "checkpoints").iterdir())
+    together = ramify.load(tmp_path / "model").predict_topk(texts, k=3)
+    alone = ramify.Elias(n_clusters=4, verbose=0).set_params(**{"stage1.epochs": 2, "stage2.epochs": 2})
+    assert np.allclose(together.scores, alone.fit(texts, labels).predict_topk(texts, k=3).scores, atol=2e-3)
+    refused = torchrun(2, "-m", "ramify", "train", "xr-linear", tmp_path / "train.jsonl", "--out", tmp_path / "other")
+    assert "xr-linear without it" in refused.stderr

@@ -1,0 +1,35 @@
+"""A training that test_ranks.py runs with several ranks: ``torchrun train_with_ranks.py SETTINGS.json OUT.json``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import ramify
+from ramify.nn.ranks import current_ranks
+
+
+def trained(settings: dict) -> dict:
+    """Train the models of the settings; return what is compared: losses, and the scores of the training texts."""
+    texts, labels = settings["texts"], settings["labels"]
+    results = {}
+    for name, (kind, params) in settings["models"].items():
+        params = dict(params)
+        encoder = params.pop("encoder", None)
+        if encoder is not None:
+            params["encoder"] = ramify.TransformerEncoder(**encoder)
+        model = getattr(ramify, kind)(threads=1, verbose=0).set_params(**params).fit(texts, labels)
+        ranking = model.predict_topk(texts, k=3)
+        results[name] = {"history": history(model), "ids": ranking.ids.tolist(), "scores": ranking.scores.tolist()}
+    return results
+
+
+def history(model: ramify.Model) -> list:
+    """Loss and validation nDCG@5 after each epoch."""
+    return [list(entry) for member in getattr(model, "members_", []) for entry in member.history]
+
+
+if __name__ == "__main__":
+    found = trained(json.loads(Path(sys.argv[1]).read_text()))
+    Path(f"{sys.argv[2]}.{current_ranks().rank}").write_text(json.dumps(found))
