@@ -146,6 +146,7 @@ class RecordingEncoder:
     """An encoder of ones that records its gradients."""
 
     default_epochs = 3
+    is_data_parallel = False
 
     def begin_training(self, seed):
         self.seed = seed
