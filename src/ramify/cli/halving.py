@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.cli.time_limit import TimeIsOver, time_limit
 
 REDUCTION = 3
 """A rung keeps this fraction of the settings and has as many times the samples of the one before."""
 MIN_SAMPLES = 1000
+MAX_RUNGS = 4
+PILOT, PILOT_FRACTION = 250, 0.02
+"""Samples of the first training, which tells how long larger ones take; a fraction of the budget that is enough."""
 
 Settings = dict[str, Any]
 Space = dict[str, "Choice"]
@@ -67,15 +71,16 @@ class TrialLog:
             log.path.parent.mkdir(parents=True, exist_ok=True)
             log.path.write_text(json.dumps({"search": key}) + "\n", encoding="utf-8")
             return log
-        lines = log.path.read_text(encoding="utf-8").splitlines()
+        *lines, cut = log.path.read_text(encoding="utf-8").split("\n")  # an interrupted write leaves half a line
         try:
             found = json.loads(lines[0])["search"]
-            values = [json.loads(line) for line in lines[1:] if line.endswith("}")]  # the last line may be cut
-            log.trials = [Trial(**value) for value in values]
+            log.trials = [Trial(**json.loads(line)) for line in lines[1:]]
         except (IndexError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path} is not a log of ramify tune: {error!r}") from error
         if found != key:
             raise DataError(f"{path} has the trials of another search; delete it or choose another --out")
+        if cut:
+            log.path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return log
 
     def find(self, settings: Settings, n_samples: int) -> Trial | None:
@@ -89,66 +94,160 @@ class TrialLog:
             file.write(json.dumps(asdict(trial)) + "\n")
 
 
-def rungs(n: int) -> list[int]:
+def rungs(n: int, min_samples: int = MIN_SAMPLES) -> list[int]:
     """Samples of each rung, the last with all of them."""
     sizes = [n]
-    while sizes[0] // REDUCTION >= MIN_SAMPLES and len(sizes) < 4:
+    while sizes[0] // REDUCTION >= min_samples and len(sizes) < MAX_RUNGS:
         sizes.insert(0, sizes[0] // REDUCTION)
     return sizes
 
 
-def successive_halving(
-    train: Callable[[Settings, int], float],
-    proposals: Iterator[Settings],
-    tell: Callable[[Settings, float], None],
-    sizes: list[int],
-    log: TrialLog,
-    budget: float,
-    max_settings: int,
-    report: Callable[[Trial], None],
-) -> list[Trial]:
-    """Search until the budget (seconds) is used; returns the trials of the last rung that was begun, best first.
+@dataclass(frozen=True)
+class Outcome:
+    """What a search found.
 
-    The first proposal, the defaults, is kept in every rung, so that the result can be compared with it.
+    Attributes
+    ----------
+    best : trials of the last rung in which settings were compared, best first
+    first : trials of the first rung
     """
-    started = time.monotonic()
 
-    def run(settings: Settings, size: int) -> Trial:
-        trial = log.find(settings, size)
-        if trial is None:
-            begun = time.monotonic()
-            score = train(settings, size)
-            trial = Trial(settings, size, round(score, 4), round(time.monotonic() - begun, 3))
-            log.add(trial)
-        report(trial)
+    best: list[Trial]
+    first: list[Trial]
+
+
+class Search:
+    """Successive halving within a budget.
+
+    Parameters
+    ----------
+    train : validation nDCG@5 (percent) of settings that are trained on so many samples
+    seconds : time that the search may take
+    """
+
+    def __init__(
+        self, train: Callable[[Settings, int], float], log: TrialLog, seconds: float, report: Callable[[Trial], None]
+    ) -> None:
+        self._train, self._log, self._seconds, self._report = train, log, seconds, report
+        self._end = time.monotonic() + seconds
+
+    def run(
+        self,
+        proposals: Iterator[Settings],
+        tell: Callable[[Settings, float], None],
+        n_samples: int,
+        max_settings: int,
+    ) -> Outcome | None:
+        """Search until the budget is used; None if it was over before the first training ended.
+
+        The first proposal, the defaults, is kept in every rung, so that the result can be compared with it.
+        """
+        first: list[Trial] = []
+        rungs_done = [first]
+        try:
+            sizes = self._sizes(n_samples)
+            self._first_rung(first, proposals, tell, sizes, max_settings)
+            for i, size in enumerate(sizes[1:], 2):
+                chosen = _kept(rungs_done[-1], first[0].settings)
+                rungs_done.append([])
+                self._rung(rungs_done[-1], chosen, size, i / len(sizes))
+        except TimeIsOver:
+            pass  # what was compared so far counts
+        if not first:
+            return None
+        compared = [trials for trials in rungs_done if len(trials) > 1] or [first]
+        return Outcome(_best_first(compared[-1]), first)
+
+    def _sizes(self, n_samples: int) -> list[int]:
+        """Samples of each rung: so few that two trainings of the last rung fit in its part of the budget.
+
+        Small trainings with the defaults tell how long larger ones take. An interrupted search finds them in the log,
+        and comes to the same sizes.
+        """
+        sizes, pilots = rungs(n_samples), list[Trial]()
+        size = PILOT
+        while size < sizes[0] and (not pilots or pilots[-1].seconds < PILOT_FRACTION * self._seconds):
+            pilots.append(self._trained({}, size))
+            size *= 2
+        if not pilots:
+            return sizes
+        available = (self._seconds - sum(trial.seconds for trial in pilots)) / (2 * len(sizes))
+        smallest = pilots[-1].n_samples
+        while sizes[-1] > smallest and _expected(pilots, sizes[-1]) > available:
+            sizes = rungs(max(smallest, sizes[-1] * 4 // 5), smallest)
+            available = (self._seconds - sum(trial.seconds for trial in pilots)) / (2 * len(sizes))
+        return sizes
+
+    def _first_rung(
+        self,
+        trials: list[Trial],
+        proposals: Iterator[Settings],
+        tell: Callable[[Settings, float], None],
+        sizes: list[int],
+        max_settings: int,
+    ) -> None:
+        for settings in proposals:
+            if any(trial.settings == settings for trial in trials):
+                continue
+            trials.append(self._reported(settings, sizes[0]))
+            tell(settings, trials[-1].score)
+            if len(trials) >= max_settings or self._used() >= 1 / len(sizes):
+                break
+
+    def _rung(self, trials: list[Trial], chosen: list[Trial], size: int, end: float) -> None:
+        """Train the chosen settings; all but the first two only up to this fraction of the budget."""
+        for trial in chosen:
+            if self._used() >= end and len(trials) > 1:
+                break
+            self._check_time(size, max(1, 2 - len(trials)))  # a single training would compare nothing
+            trials.append(self._reported(trial.settings, size))
+
+    def _check_time(self, size: int, n: int) -> None:
+        """Raise if n trainings of this size are not expected to end within the budget."""
+        if time.monotonic() + n * _expected(self._log.trials, size) > self._end:
+            raise TimeIsOver
+
+    def _reported(self, settings: Settings, size: int) -> Trial:
+        trial = self._trained(settings, size)
+        self._report(trial)
         return trial
 
-    def used() -> float:
-        return (time.monotonic() - started) / budget
+    def _trained(self, settings: Settings, size: int) -> Trial:
+        trial = self._log.find(settings, size)
+        if trial is None:
+            begun = time.monotonic()
+            if begun >= self._end:
+                raise TimeIsOver
+            with time_limit(self._end - begun):
+                score = self._train(settings, size)
+            trial = Trial(settings, size, round(score, 4), round(time.monotonic() - begun, 3))
+            self._log.add(trial)
+        return trial
 
-    first: list[Trial] = []
-    for settings in proposals:
-        if any(t.settings == settings for t in first):
-            continue
-        first.append(run(settings, sizes[0]))
-        tell(settings, first[-1].score)
-        if len(first) >= max_settings or used() >= 1 / len(sizes):
-            break
-    result, kept = _best_first(first), first
-    for rung, size in enumerate(sizes[1:], 2):
-        n_kept = max(2, -(-len(kept) // REDUCTION))
-        best = _best_first(kept)[:n_kept]
-        default = next(t for t in kept if t.settings == first[0].settings)
-        chosen = [default, *(t for t in best if t is not default)]  # the defaults first: there is always a comparison
-        kept = []
-        for trial in chosen:
-            if used() >= rung / len(sizes) and kept:
-                break
-            if used() >= 1.0:
-                return result
-            kept.append(run(trial.settings, size))
-        result = _best_first(kept)
-    return result
+    def _used(self) -> float:
+        return 1 - (self._end - time.monotonic()) / self._seconds
+
+
+def _expected(trials: list[Trial], size: int) -> float:
+    """Seconds of a training on so many samples: a power of their number, from the two largest sizes that were timed."""
+    seconds: dict[int, list[float]] = {}
+    for trial in trials:
+        seconds.setdefault(trial.n_samples, []).append(trial.seconds)
+    times = sorted((n, float(np.median(found))) for n, found in seconds.items() if n <= size)[-2:]
+    if not times:
+        return 0.0
+    power = 1.2
+    if len(times) == 2:
+        (small, a), (large, b) = times
+        power = float(np.clip(np.log(max(b, 1e-6) / max(a, 1e-6)) / np.log(large / small), 0.5, 1.5))
+    return times[-1][1] * float(size / times[-1][0]) ** power
+
+
+def _kept(trials: list[Trial], defaults: Settings) -> list[Trial]:
+    """Settings for the next rung: the defaults first, so that there is always a comparison, then the best third."""
+    default = next(trial for trial in trials if trial.settings == defaults)
+    best = _best_first(trials)[: max(2, -(-len(trials) // REDUCTION))]
+    return [default, *(trial for trial in best if trial is not default)]
 
 
 def _best_first(trials: list[Trial]) -> list[Trial]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ramify.base.errors import DataError
 from ramify.base.splits import hold_out
-from ramify.cli.halving import Choice, Settings, Space, Trial, TrialLog, rungs, successive_halving
+from ramify.cli.halving import Choice, Outcome, Search, Settings, Space, Trial, TrialLog
 from ramify.cli.help import add_command
 from ramify.cli.new import flat_params, toml_of
 from ramify.cli.options import add_data_options, configured_model, read_data
@@ -95,7 +97,8 @@ def parse_duration(text: str) -> float:
 
 
 def tune(args: argparse.Namespace) -> None:
-    """``ramify tune``."""
+    """``ramify tune``; the budget begins here, with the reading of the data."""
+    started = time.monotonic()
     base = configured_model(model_class(args.model), None, args.set).set_params(threads=args.threads, verbose=0)
     data = read_data(args.file, args)
     dev = read_data(args.dev, args) if args.dev else None
@@ -115,24 +118,28 @@ def tune(args: argparse.Namespace) -> None:
     log = TrialLog.open(f"{args.out}.trials.jsonl", key)
     if log.trials:
         print_message(f"resuming: {len(log.trials)} trainings are in {log.path}")
-    result = successive_halving(
-        _trainer(base, data, train_rows, validation, args.seed),
-        proposals,
-        tell,
-        rungs(len(train_rows)),
-        log,
-        args.budget,
-        args.max_settings,
-        _report,
+    search = Search(
+        _trainer(base, data, train_rows, validation, args.seed), log, started + args.budget - time.monotonic(), _report
     )
-    best = result[0]
-    default = next(trial for trial in result if not trial.settings)
+    outcome = search.run(proposals, tell, len(train_rows), args.max_settings)
+    if outcome is None:
+        raise DataError(
+            f"the budget of {args.budget:g} s was over before a first training ended, so nothing was compared and "
+            f"{args.out} was not written; raise --budget"
+        )
+    best = outcome.best[0]
+    default = next(trial for trial in outcome.best if not trial.settings)
     tuned = _configured(base, best.settings).set_params(threads=None, verbose=1)
     Path(args.out).write_text(toml_of(tuned), encoding="utf-8")
-    if len(log.trials) == 1:
+    if len(outcome.first) == 1:
         print_message("the budget was over after the training of the defaults: nothing was compared; raise --budget")
     else:
-        print_table(_lessons(log.trials, result, flat_params(base)))
+        print_table(_lessons(outcome, flat_params(base)))
+    if len(outcome.first) > 1 and best.n_samples < len(train_rows):
+        print_message(
+            f"the budget is too short for trainings on all {len(train_rows):,} samples: settings were compared on "
+            f"{best.n_samples:,}; raise --budget to compare them on more"
+        )
     print(f"validation nDCG@5 {best.score:.2f}, with the defaults {default.score:.2f}, on {best.n_samples:,} samples")
     print_message(f"wrote {args.out}; use it with: ramify train {args.model} {args.file} --config {args.out} --out DIR")
 
@@ -207,10 +214,9 @@ def _report(trial: Trial) -> None:
     print_message(f"{trial.n_samples:,} samples, {trial.seconds:.1f} s: nDCG@5 {trial.score:.2f}  {changed}")
 
 
-def _lessons(trials: list[Trial], result: list[Trial], defaults: Settings) -> list[list[str]]:
-    """Table of each parameter: its best value, and the mean score of its values on the first subset."""
-    size = min(trial.n_samples for trial in trials)
-    first = [trial for trial in trials if trial.n_samples == size]
+def _lessons(outcome: Outcome, defaults: Settings) -> list[list[str]]:
+    """Table of each parameter: its best value, and the mean score of its values in the first rung."""
+    first = outcome.first
     rows = [["parameter", "best", "mean nDCG@5 by value"]]
     for path in sorted({path for trial in first for path in trial.settings}):
         pairs = [(trial.settings.get(path, _plain(defaults.get(path))), trial.score) for trial in first]
@@ -221,7 +227,7 @@ def _lessons(trials: list[Trial], result: list[Trial], defaults: Settings) -> li
         for value, score in sorted(pairs, key=lambda pair: (str(type(pair[0])), pair[0])):
             name = json.dumps(value) if middle is None else f"{'up to' if value <= middle else 'above'} {middle:g}"
             groups.setdefault(name, []).append(score)
-        best = result[0].settings.get(path)
+        best = outcome.best[0].settings.get(path)
         means = ", ".join(f"{name}: {np.mean(scores):.1f}" for name, scores in groups.items())
         rows.append([path, "default" if best is None else json.dumps(best), means])
     return rows
