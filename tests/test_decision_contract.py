@@ -138,3 +138,17 @@ def test_training_with_probabilities_takes_a_catalogue():
     assert model.catalogue_.display_name("hen") == "chicken"
     with pytest.raises(ramify.DataError, match="no rows"):
         model.calibrate([], [])
+
+
+def test_training_with_probabilities_takes_weights():
+    """Rows of weight 0 are as if they had not been passed, in the training and in the calibration."""
+    texts, labels = [*TEXTS, "fox whale hen"], [*LABELS, ["egg", "fox"]]
+    weights = np.linspace(0.5, 2.0, len(texts))
+    weights[-1] = 0
+    found = ramify.OneVsAll(verbose=0).fit_calibrated(texts, labels, fraction=0.5, sample_weight=weights)
+    expected = ramify.OneVsAll(verbose=0).fit_calibrated(TEXTS, LABELS, fraction=0.5, sample_weight=weights[:-1])
+    assert np.array_equal(found.predict_proba(TEXTS).toarray(), expected.predict_proba(TEXTS).toarray())
+    plain = ramify.OneVsAll(verbose=0).fit(TEXTS, LABELS, sample_weight=weights[:-1])
+    assert np.array_equal(found.predict_topk(TEXTS, k=3).scores, plain.predict_topk(TEXTS, k=3).scores)
+    with pytest.raises(ramify.DataError, match="one weight for each of the"):
+        ramify.OneVsAll(verbose=0).fit_calibrated(TEXTS, LABELS, sample_weight=[1.0])

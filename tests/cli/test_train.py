@@ -120,6 +120,39 @@ def test_label_features_and_trees_are_keyed_by_label(train, tmp_path, capsys):
     assert "tree.tsv:1: no tab" in output(capsys, *arguments, code=1)
 
 
+def test_label_features_of_few_labels(train, tmp_path, capsys):
+    """How many labels have none is said; a file of other labels is refused before the training."""
+    names, arguments = tmp_path / "names.tsv", ["train", "xr-linear", train, "--out", tmp_path / "m"]
+    arguments += ["--set", "tree.max_leaf_size=5", "--label-features", names]
+    names.write_text("label3\tred fox\nlabel4\t\nlabel5\tgrey fox\nunknown\tx\n")
+    assert main([str(a) for a in arguments]) == 0
+    assert "names.tsv has no text for 28 of 30 labels, such as 'label0'" in capsys.readouterr().err
+    for text, reason in (("3\tred fox\n", "it has labels such as '3', the data 'label0'"), ("", "it is empty")):
+        names.write_text(text)
+        error = output(capsys, *arguments, code=1)
+        assert "has a text for none of the 30 labels" in error
+        assert reason in error
+
+
+def test_numbers_as_labels_have_label_features(tmp_path, capsys):
+    rows = [
+        {"text": text, "labels": [int(label[5:]) for label in row]} for text, row in zip(TEXTS, LABELS, strict=True)
+    ]
+    data = write_rows(tmp_path / "numbers.jsonl", rows)
+    (tmp_path / "names.tsv").write_text("".join(f"{i}\ttopic{i % 12}\n" for i in range(30)))
+    (tmp_path / "tree.tsv").write_text("".join(f"{i}\t{'a' if i % 2 else 'b'}\n" for i in range(30)))
+    small = ["--set", "tree.max_leaf_size=5", "--quiet"]
+    arguments = ["train", "xr-linear", data, "--out", tmp_path / "m", *small]
+    assert main([str(a) for a in [*arguments, "--label-features", tmp_path / "names.tsv"]]) == 0
+    assert capsys.readouterr().err == ""  # each label has one
+    model = ramify.XRLinear(tree=ramify.TreeConfig(max_leaf_size=5))
+    expected = model.fit(TEXTS, numbers, label_features={i: f"topic{i % 12}" for i in range(30)})
+    assert ramify.load(tmp_path / "m").export_tree() == expected.export_tree()
+    output(capsys, *arguments, "--tree", tmp_path / "tree.tsv")
+    expected = ramify.XRLinear().fit(TEXTS, numbers, tree={i: ["a" if i % 2 else "b"] for i in range(30)})
+    assert ramify.load(tmp_path / "m").export_tree() == expected.export_tree()
+
+
 def test_label_columns_without_samples(tmp_path, capsys):
     """The shell keeps the columns of a matrix, as `fit` does."""
     Y = sparse.csr_matrix(np.array([[1, 0, 0], [0, 0, 1]], np.float32))

@@ -113,7 +113,12 @@ def test_words_of_functions_and_accents():
 def test_nasty_texts(text):
     both = Concat(parts=(Tfidf(), Tfidf(stemmer="auto", subwords="parts")))
     for corpus in (CORPUS, [*CORPUS, text]):
-        shares_of(both.fit(corpus), text)
+        features = both.fit(corpus)
+        columns = features.transform([text]).indices
+        words, shares = column_words(features, text, columns)
+        assert np.asarray(shares.sum(axis=1)).ravel() == pytest.approx(np.ones(len(columns)))
+        assert shares.min() >= 0 if len(columns) else words == []
+        assert set(shares_of(features, text)) == set(features.get_feature_names_out()[columns])
 
 
 def test_first_words_have_a_larger_share():

@@ -37,8 +37,8 @@ def files(path):
     return {entry["sha256"] for entry in Store(path).files.values()}
 
 
-def interrupted(monkeypatch, directory, after):
-    """Train until so many levels are finished."""
+def interrupted(monkeypatch, after, train):
+    """Train until so many checkpoints are written."""
     save, n = level_checkpoints.save_checkpoint, iter(range(after))
 
     def save_or_die(*args):
@@ -49,13 +49,13 @@ def interrupted(monkeypatch, directory, after):
     with monkeypatch.context() as patch:
         patch.setattr(level_checkpoints, "save_checkpoint", save_or_die)
         with pytest.raises(KeyboardInterrupt):
-            model(str(directory)).fit(*data())
+            train()
 
 
 @pytest.mark.parametrize("after", [0, 1, 3, 5])
 def test_an_interrupted_training_resumes_to_the_same_bits(tmp_path, monkeypatch, after):
     model().fit(*data()).save(tmp_path / "expected")
-    interrupted(monkeypatch, tmp_path / "c", after)
+    interrupted(monkeypatch, after, lambda: model(str(tmp_path / "c")).fit(*data()))
     trained = []
     fit_ovr = ramify.models.xrlinear.fit_ovr
     monkeypatch.setattr(ramify.models.xrlinear, "fit_ovr", lambda *a, **o: trained.append(1) or fit_ovr(*a, **o))
@@ -72,17 +72,7 @@ def test_an_interrupted_training_without_a_tree_resumes_to_the_same_bits(tmp_pat
         return ramify.OneVsAll(verbose=0, threads=threads, checkpoint_dir=directory)
 
     one_vs_all().fit(*data()).save(tmp_path / "expected")
-    save, n = level_checkpoints.save_checkpoint, iter(range(after))
-
-    def save_or_die(*args):
-        if next(n, None) is None:
-            raise KeyboardInterrupt
-        save(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(level_checkpoints, "save_checkpoint", save_or_die)
-        with pytest.raises(KeyboardInterrupt):
-            one_vs_all(str(tmp_path / "c")).fit(*data())
+    interrupted(monkeypatch, after, lambda: one_vs_all(str(tmp_path / "c")).fit(*data()))
     assert len(list((tmp_path / "c").glob("*"))) == after
     one_vs_all(str(tmp_path / "c"), threads=2).fit(*data()).save(tmp_path / "found")
     assert files(tmp_path / "found") == files(tmp_path / "expected")
@@ -103,7 +93,7 @@ def test_checkpoints_of_parts_that_overlap_are_refused(tmp_path):
 
 
 def test_checkpoints_of_other_data_or_parameters_are_refused(tmp_path, monkeypatch):
-    interrupted(monkeypatch, tmp_path / "c", 2)
+    interrupted(monkeypatch, 2, lambda: model(str(tmp_path / "c")).fit(*data()))
     X, y = data()
     changed = X.copy()
     changed.data[0] += 1
@@ -118,7 +108,7 @@ def test_checkpoints_of_other_data_or_parameters_are_refused(tmp_path, monkeypat
 
 
 def test_damaged_checkpoints_are_refused(tmp_path, monkeypatch):
-    interrupted(monkeypatch, tmp_path / "c", 2)
+    interrupted(monkeypatch, 2, lambda: model(str(tmp_path / "c")).fit(*data()))
     file = next((tmp_path / "c").glob("*/kept-bias.npy"))
     content = bytearray(file.read_bytes())
     content[-3] ^= 64

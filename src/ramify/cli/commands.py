@@ -62,7 +62,7 @@ def train(args: argparse.Namespace) -> None:
 
         print_table(dry_run(model, data, args.out), header=False)
         return
-    options = fit_options(model, args)
+    options = fit_options(args, data)
     held_out = read_data(args.calibrate, args) if args.calibrate not in (None, "auto") else None
     check_space(args.out, data)
     if args.memory_limit is not None:

@@ -96,14 +96,41 @@ def check_train_options(model: Model, args: argparse.Namespace) -> None:
         raise ValueError("--out DIR is required, except with --dry-run")
 
 
-def fit_options(model: Model, args: argparse.Namespace) -> dict[str, Any]:
+def fit_options(args: argparse.Namespace, data: Dataset) -> dict[str, Any]:
     """Options of `fit` from the files of ``--label-features`` and ``--tree``, both keyed by label."""
     options: dict[str, Any] = {}
     if args.label_features:
-        options["label_features"] = read_by_label(args.label_features, "text")
+        texts = _for_labels(read_by_label(args.label_features, "text"), data)
+        options["label_features"] = texts
+        _tell_coverage(args.label_features, texts, data)
     if args.tree:
-        options["tree"] = read_by_label(args.tree, "path")
+        options["tree"] = _for_labels(read_by_label(args.tree, "path"), data)
     return options
+
+
+def _for_labels(values: dict[Any, Any], data: Dataset) -> dict[Any, Any]:
+    """Key values by the labels of the data: a label that is not a text there, such as 7, was read as one."""
+    names = {str(label): label for label in data.label_names if not isinstance(label, str)}
+    known = data.label_names.ids
+    return {label if label in known else names.get(label, label): value for label, value in values.items()}
+
+
+def _tell_coverage(path: str, texts: dict[Any, Any], data: Dataset) -> None:
+    """Say how many labels of the data have no text; an error if none has one."""
+    used = np.unique(data.Y.indices) if data.X is None else np.arange(data.n_labels)  # each column is a label
+    names = list(data.label_names)
+    missing = [names[i] for i in used if not texts.get(names[i])]
+    if len(missing) == len(used):
+        example = next(iter(texts), None)
+        raise DataError(
+            f"{path} has a text for none of the {len(used):,} labels of {data.name}: "
+            + (f"it has labels such as {example!r}, the data {names[used[0]]!r}" if texts else "it is empty")
+        )
+    if missing:
+        print_message(
+            f"warning: {path} has no text for {len(missing):,} of {len(used):,} labels, such as {missing[0]!r}: they "
+            "are clustered without label features"
+        )
 
 
 def read_by_label(path: str, field: str) -> dict[Any, Any]:

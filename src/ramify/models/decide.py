@@ -22,6 +22,7 @@ from ramify.rank.widening import kept_labels
 
 if TYPE_CHECKING:
     from ramify.models.base import Model
+    from ramify.models.training_data import TrainingData
 
 
 def fit_decisions(
@@ -40,9 +41,10 @@ def fit_decisions(
 
 
 def cross_fit_decisions(
-    model: Model, inputs: Inputs, Y: Csr, fraction: float, max_rows: int, rule: DecisionRule | str
+    model: Model, data: TrainingData, fraction: float, max_rows: int, rule: DecisionRule | str
 ) -> tuple[Calibration | None, DecisionRule | None]:
     """Fit probabilities and a rule with a copy of the model that is trained without a fraction of the rows."""
+    inputs, Y, weights = data.inputs, data.Y, data.sample_weight
     if not 0 < fraction < 1:
         raise ValueError(f"fraction must be between 0 and 1; got {fraction!r}")
     order = np.random.default_rng(model.seed).permutation(len(inputs))
@@ -51,7 +53,7 @@ def cross_fit_decisions(
     copy = model.clone()
     if directory := getattr(copy, "checkpoint_dir", None):  # those of the model itself stay what it resumes from
         copy.set_params(checkpoint_dir=str(Path(directory) / "calibration"))
-    copy.fit(take_rows(inputs, rest).data, Y[rest])
+    copy.fit(take_rows(inputs, rest).data, Y[rest], sample_weight=None if weights is None else weights[rest])
     copy.calibrate(take_rows(inputs, held).data, Y[held], rule=rule)
     return copy.calibration_, copy.rule_
 
