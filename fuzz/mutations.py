@@ -5,6 +5,7 @@ Arrays are rewritten with hashes, sizes and headers mended, so that only checks 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -53,10 +54,10 @@ class Directory:
 
     def copy(self) -> Self:
         """Return a directory to mutate."""
-        copy = object.__new__(type(self))
-        copy.text, copy.manifest, copy.files = self.text, json.loads(self.text), dict(self.files)
-        copy.others, copy.raw_manifest = self.others, None
-        return copy
+        other = object.__new__(type(self))
+        other.text, other.manifest, other.files = self.text, json.loads(self.text), dict(self.files)
+        other.others, other.raw_manifest = self.others, None
+        return other
 
     def array(self, name: str) -> Any:
         """Return an array."""
@@ -193,9 +194,9 @@ def change_manifest(model: Directory, random: Random) -> None:
     if kind < 0.1 and isinstance(owner, dict):
         del owner[path[-1]]
     elif kind < 0.2 and isinstance(owner, dict):
-        owner[pick(random, ["x", "attn_implementation", "n", "kind"])] = pick(random, VALUES)
-    else:
-        owner[path[-1]] = pick(random, VALUES)
+        owner[pick(random, ["x", "attn_implementation", "n", "kind"])] = copy.deepcopy(pick(random, VALUES))
+    else:  # a copy: the next mutation may change it
+        owner[path[-1]] = copy.deepcopy(pick(random, VALUES))
 
 
 def cut_file(model: Directory, random: Random) -> None:

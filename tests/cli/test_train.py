@@ -135,9 +135,8 @@ def test_label_features_of_few_labels(train, tmp_path, capsys):
 
 
 def test_numbers_as_labels_have_label_features(tmp_path, capsys):
-    rows = [
-        {"text": text, "labels": [int(label[5:]) for label in row]} for text, row in zip(TEXTS, LABELS, strict=True)
-    ]
+    numbers = [[int(label[5:]) for label in row] for row in LABELS]
+    rows = [{"text": text, "labels": row} for text, row in zip(TEXTS, numbers, strict=True)]
     data = write_rows(tmp_path / "numbers.jsonl", rows)
     (tmp_path / "names.tsv").write_text("".join(f"{i}\ttopic{i % 12}\n" for i in range(30)))
     (tmp_path / "tree.tsv").write_text("".join(f"{i}\t{'a' if i % 2 else 'b'}\n" for i in range(30)))
