@@ -30,6 +30,28 @@ def test_output_is_checked_before_training(train, tmp_path, capsys, monkeypatch)
     assert "--out DIR is required" in output(capsys, "train", "popular", train, code=1)
 
 
+def test_labels_in_another_field(train, model, tmp_path, capsys):
+    """Data without a label are an error where labels are needed, and not a table of zeros."""
+    rows = [{"text": text, "subjects": labels} for text, labels in zip(TEXTS, LABELS, strict=True)]
+    data, out = write_rows(tmp_path / "d.jsonl", rows), ["--out", tmp_path / "n"]
+    for command in (
+        ["train", "xr-linear", data, *out],
+        ["train", "xr-linear", train, *out, "--dev", data],
+        ["train", "xr-linear", train, *out, "--calibrate", data],
+        ["tune", "xr-linear", data],
+        ["evaluate", model, data],
+        ["inspect", model, "--data", data],
+        ["calibrate", model, data],
+        ["compare", model, model, data],
+        ["card", model, "--data", data],
+    ):
+        error = output(capsys, *command, code=1)
+        assert "no row of d.jsonl has a label: labels are read from the field 'labels'; --label-field names" in error
+    assert not (tmp_path / "n").exists()
+    output(capsys, "train", "xr-linear", data, *out, "--label-field", "subjects", "--dev", data)
+    assert "labels" in output(capsys, "data", "stats", data)  # where none are needed
+
+
 def test_presets(train, tmp_path, capsys):
     output(capsys, "train", "xr-linear", train, "--out", tmp_path / "m", "--preset", "pecos", "--set", "beam_size=3")
     expected = ramify.XRLinear.pecos(beam_size=3)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ramify.base.ranking import Ranking
 from ramify.cli.help import add_command
-from ramify.cli.options import add_data_options, load_model, read_data
+from ramify.cli.options import add_data_options, load_model, read_labelled_data
 from ramify.cli.output import format_table
 from ramify.cli.predict import predict_batches
 from ramify.io.store import Store
@@ -80,7 +80,7 @@ def _about(model: Model, store: Store, path: str) -> list[str]:
 def _results(model: Model, args: argparse.Namespace) -> list[str]:
     if not args.data:
         return []
-    data = read_data(args.data, args)
+    data = read_labelled_data(args.data, args)
     k = min(model.n_labels, 100)
     rank = partial(model.predict_topk, k=k, probabilities=model.is_calibrated)
     ranking = Ranking.concat(list(predict_batches(model, data, k, rank)))

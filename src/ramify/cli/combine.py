@@ -7,7 +7,7 @@ from typing import Any
 
 from ramify.cli.decide import model_inputs
 from ramify.cli.help import add_command
-from ramify.cli.options import add_data_options, read_data
+from ramify.cli.options import add_data_options, read_labelled_data
 from ramify.cli.output import print_message
 from ramify.cli.training import check_output
 from ramify.models import load
@@ -48,7 +48,7 @@ def combine_models(args: argparse.Namespace) -> None:
         except ValueError as error:
             raise ValueError(f"{error}; in the shell: --data FILE, ramify calibrate, or --combine rank") from None
     else:
-        data = read_data(args.data, args)
+        data = read_labelled_data(args.data, args)
         ensemble = Ensemble.of(models, model_inputs(models[0], data), data.labels(), **params)
     ensemble.save(args.out)
     print_message(f"combined {len(args.models)} models with {ensemble.n_labels:,} labels; saved to {args.out}")

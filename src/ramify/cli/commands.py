@@ -14,7 +14,7 @@ from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
 from ramify.cli.decide import model_inputs, print_annif, print_groups, read_groups
 from ramify.cli.evaluations import check_evaluate_options, comparison, evaluate_predictions, seeds_table, unseen
-from ramify.cli.options import configured_model, load_model, read_data
+from ramify.cli.options import configured_model, load_model, read_data, read_labelled_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
 from ramify.cli.report import check_report_options, write_model_report
@@ -55,15 +55,15 @@ def train(args: argparse.Namespace) -> None:
         if "checkpoint_dir" not in model.get_params(deep=False):
             raise ValueError(f"{args.model} trains in one step and writes no checkpoints; leave out --checkpoints")
         model.set_params(checkpoint_dir=args.checkpoints)
-    data = read_data(args.file, args)
-    dev = read_data(args.dev, args) if args.dev else None
+    data = read_labelled_data(args.file, args)
+    dev = read_labelled_data(args.dev, args) if args.dev else None
     if args.dry_run:
         from ramify.cli.dry_run import dry_run  # the training loop is not needed otherwise
 
         print_table(dry_run(model, data, args.out), header=False)
         return
     options = fit_options(args, data)
-    held_out = read_data(args.calibrate, args) if args.calibrate not in (None, "auto") else None
+    held_out = read_labelled_data(args.calibrate, args) if args.calibrate not in (None, "auto") else None
     check_space(args.out, data)
     if args.memory_limit is not None:
         check_memory(model, data, args.memory_limit)
@@ -112,7 +112,7 @@ def evaluate_model(args: argparse.Namespace) -> None:
             Store(name)  # reports what is no model before the data are read
     if args.against and not Path(args.against).is_file():
         Store(args.against)
-    data = read_data(args.file, args)
+    data = read_labelled_data(args.file, args)
     if args.report:
         write_model_report(args, data)
         return
@@ -315,7 +315,7 @@ def inspect(args: argparse.Namespace) -> None:
     for title, rows in model.report(*data).items():
         print_table(rows, title=title)
     if data and type(model).report is Model.report:  # no report of its own: what the data say of any model
-        print_evaluation(_evaluate(model, read_data(args.data, args), args))
+        print_evaluation(_evaluate(model, read_labelled_data(args.data, args), args))
     if plots is not None:
         plots(data)
     print_table(

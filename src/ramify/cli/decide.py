@@ -12,7 +12,7 @@ import numpy as np
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
 from ramify.base.types import LongArray
-from ramify.cli.options import is_built_in, read_data, regular_file
+from ramify.cli.options import is_built_in, read_labelled_data, regular_file
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
 from ramify.cli.training import check_output
@@ -31,7 +31,7 @@ def calibrate(args: argparse.Namespace) -> None:
     model = load(args.model)
     own = {"threads": model.threads, "verbose": model.verbose}  # parameters that the command line does not change
     model.set_params(threads=args.threads, verbose=0)
-    data = read_data(args.file, args)
+    data = read_labelled_data(args.file, args)
     model.calibrate(model_inputs(model, data), data.labels(), rule=args.rule)
     model.set_params(**own).save(args.out or args.model)
     assert model.calibration_ is not None
@@ -45,7 +45,7 @@ def calibrate(args: argparse.Namespace) -> None:
 def compare_models(args: argparse.Namespace) -> None:
     """``ramify compare``."""
     models = [load(path).set_params(threads=args.threads, verbose=0) for path in (args.model, args.other)]
-    data = read_data(args.file, args)
+    data = read_labelled_data(args.file, args)
     a, b = (Ranking.concat(list(predict_batches(model, data, args.k))) for model in models)
     found = compare(a, b, data.labels(), models[0].label_counts_, k=args.k, confidence=args.confidence)
     if args.json:

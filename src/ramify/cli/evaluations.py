@@ -11,7 +11,7 @@ import numpy as np
 
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
-from ramify.cli.options import read_data
+from ramify.cli.options import read_labelled_data
 from ramify.cli.predictions import read_predictions
 from ramify.io.dataset import Dataset
 from ramify.io.labels import LabelVocabulary
@@ -49,7 +49,7 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
     if args.filter:
         raise ValueError("--filter is for models; saved predictions are evaluated as they are")
     ranking = align_predictions(path, data)
-    y_train = read_data(args.train, args).labels() if args.train else None
+    y_train = read_labelled_data(args.train, args).labels() if args.train else None
     return evaluate(
         ranking if y_train is None else with_labels(ranking, y_train),
         data.labels(),

@@ -82,6 +82,17 @@ def read_data(name: str, args: argparse.Namespace) -> Dataset:
     return data
 
 
+def read_labelled_data(name: str, args: argparse.Namespace) -> Dataset:
+    """Read data that need labels; an error if no row has one, most likely because they are called otherwise."""
+    data = read_data(name, args)
+    if len(data) and data.Y.nnz == 0:
+        hint = ""
+        if data.texts is not None:
+            hint = f": labels are read from the field {record_options(args).label_field!r}; --label-field names another"
+        raise DataError(f"no row of {data.name} has a label{hint}")
+    return data
+
+
 @contextlib.contextmanager
 def regular_file(name: str) -> Iterator[str]:
     """Path that can be opened twice, to detect the format and to read; a pipe is copied to a temporary file."""

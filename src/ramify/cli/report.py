@@ -14,7 +14,7 @@ from ramify.base.ranking import Ranking
 from ramify.cli.decide import model_inputs
 from ramify.cli.evaluations import align_predictions, unseen, with_labels
 from ramify.cli.help import add_command
-from ramify.cli.options import add_data_options, read_data
+from ramify.cli.options import add_data_options, read_labelled_data
 from ramify.cli.output import print_message
 from ramify.cli.predict import predict_batches
 from ramify.io.dataset import Dataset
@@ -52,8 +52,8 @@ def write_saved_report(args: argparse.Namespace) -> None:
     if args.against_model and not args.against:
         raise ValueError("--against-model is the model of --against PREDICTIONS; name them, too")
     _check_target(args.out)
-    data = read_data(args.file, args)
-    counts = read_data(args.train, args).labels() if args.train else None
+    data = read_labelled_data(args.file, args)
+    counts = read_labelled_data(args.train, args).labels() if args.train else None
     given = [(args.predictions, args.model), *([(args.against, args.against_model)] if args.against else [])]
     subjects = []
     for path, directory in given:
@@ -65,7 +65,7 @@ def write_saved_report(args: argparse.Namespace) -> None:
 def write_model_report(args: argparse.Namespace, data: Dataset) -> None:
     """``ramify evaluate --report``: one model, or two with ``--against``; both may be files of predictions."""
     names = [args.models[0], *([args.against] if args.against else [])]
-    counts = read_data(args.train, args).labels() if args.train else None
+    counts = read_labelled_data(args.train, args).labels() if args.train else None
     subjects = []
     for name in names:
         if Path(name).is_file():

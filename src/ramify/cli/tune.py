@@ -17,7 +17,7 @@ from ramify.base.splits import hold_out
 from ramify.cli.halving import Choice, Outcome, Search, Settings, Space, Trial, TrialLog
 from ramify.cli.help import add_command
 from ramify.cli.new import flat_params, toml_of
-from ramify.cli.options import add_data_options, configured_model, read_data
+from ramify.cli.options import add_data_options, configured_model, read_labelled_data
 from ramify.cli.output import print_message, print_table
 from ramify.io.dataset import Dataset
 from ramify.models import model_class
@@ -100,8 +100,8 @@ def tune(args: argparse.Namespace) -> None:
     """``ramify tune``; the budget begins here, with the reading of the data."""
     started = time.monotonic()
     base = configured_model(model_class(args.model), None, args.set).set_params(threads=args.threads, verbose=0)
-    data = read_data(args.file, args)
-    dev = read_data(args.dev, args) if args.dev else None
+    data = read_labelled_data(args.file, args)
+    dev = read_labelled_data(args.dev, args) if args.dev else None
     train_rows, validation = np.arange(len(data)), dev
     if validation is None:
         train_rows, held = hold_out(data.Y, VALIDATION_SIZE, args.seed)
