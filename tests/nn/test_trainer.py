@@ -38,6 +38,9 @@ class Counter:
         self.validations.append((epoch, float(self.weight[0])))
         return None if self.scores is None else ValidationScore(next(self.scores), 50.0)
 
+    def end_training(self):
+        self.has_ended = True
+
     def arrays(self):
         return {"weight": self.weight}
 

@@ -156,6 +156,10 @@ class Learner:
         """Return the validation metrics after an epoch; None without validation samples."""
         return self.validator.validate(self.encoder, self.head, epoch)
 
+    def end_training(self) -> None:
+        """Drop the state of the encoder's optimizer, twice the size of its parameters: the encoder itself is kept."""
+        self.encoder.begin_training(0)
+
     # ---- state ----
 
     def arrays(self) -> Arrays:

@@ -180,6 +180,7 @@ def train(
                 state.save(checkpoint, key, learner)
     if state.best is not None:
         learner.set_arrays(state.best)
+    learner.end_training()
     return state.history
 
 

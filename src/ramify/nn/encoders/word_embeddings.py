@@ -32,10 +32,13 @@ def corpus_embeddings(
         A, A_T = as_csr(matrix, "X"), as_csr(transpose, "X")
         with blas_threads(1):  # its products alternate with native ones
             parts.append(_principal_directions(A, A_T, rank, power_iterations, random, threads))
-    directions = np.hstack(parts)
-    embeddings = np.hstack([directions, -directions])[:, :dim]
-    embeddings = np.pad(embeddings, ((0, 0), (0, dim - embeddings.shape[1])))
-    assert embeddings.shape == (n_words, dim)
+    # Each step in place: at this size, a copy in double precision is the peak of the whole training.
+    embeddings, at = np.zeros((n_words, dim), np.float32), 0
+    for sign in (1, -1):
+        for part in parts:
+            width = min(part.shape[1], dim - at)
+            np.multiply(part[:, :width], sign, out=embeddings[:, at : at + width], casting="same_kind")
+            at += width
     return scale_embeddings(embeddings, X, threads)
 
 
