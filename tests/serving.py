@@ -72,10 +72,10 @@ def in_thread(app, settings):
     """Serve an application from a thread of this process; yields the address."""
     import uvicorn
 
-    from ramify.serve.protocol import timed_protocol
+    from ramify.serve.protocol import http_protocol
 
     port = free_port()
-    protocol = timed_protocol(settings.read_timeout)
+    protocol = http_protocol(settings.read_timeout, app.state.shortcut)
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, access_log=False, http=protocol))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -96,6 +96,25 @@ def test_batches_end_at_their_limit():
     assert in_queue(use, max_batch=4) == [[1, 1, 2, 2], [3, 3, 4, 4], [5, 5]]
 
 
+def test_workers_that_are_free_divide_what_waits():
+    """Two workers, and six requests that came while the event loop was busy: none takes all of them."""
+
+    async def main():
+        queue, seen = WorkQueue(Settings(threads=2)), []
+        queue._loop = asyncio.get_running_loop()
+        tasks = [queue.put(Doubling([i], seen=seen), "me") for i in range(1, 7)]
+        queue._n_free = 1  # whichever thread comes first finds another one that is free
+        queue.start()
+        answers = await asyncio.gather(*tasks)
+        await asyncio.to_thread(queue.close)
+        return answers, seen
+
+    answers, seen = run(main())
+    assert answers == [f"[{2 * i}]".encode() for i in range(1, 7)]
+    assert max(map(len, seen)) <= 3
+    assert sorted(number for batch in seen for number in batch) == [1, 2, 3, 4, 5, 6]
+
+
 def test_one_bad_request_does_not_spoil_the_others():
     async def use(queue):
         event, blocker = await occupied(queue)
@@ -160,7 +179,7 @@ def test_what_has_waited_too_long_is_refused():
         event, blocker = await occupied(queue)
         task = asyncio.create_task(queue.submit(Doubling([1]), "me"))
         patient = asyncio.create_task(queue.submit(Doubling([1]), "me", is_annif=True))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.7)
         event.set()
         await blocker
         with pytest.raises(Problem) as refused:
@@ -168,7 +187,7 @@ def test_what_has_waited_too_long_is_refused():
         assert refused.value.status == 503
         assert await patient == b"[2]"
 
-    in_queue(use, wait=0.01)
+    in_queue(use, wait=0.5)
 
 
 def test_closing_finishes_what_is_queued():

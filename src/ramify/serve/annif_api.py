@@ -81,10 +81,14 @@ class AnnifApi:
     async def suggest(self, name: str, scope: Scope, receive: Receive) -> bytes:
         """``POST /projects/{id}/suggest``."""
         check_type(scope, b"application/x-www-form-urlencoded")
-        body = await self._service.body(scope, receive)
+        return await self.begin_suggest(name, scope, await self._service.body(scope, receive))
+
+    def begin_suggest(self, name: str, scope: Scope, body: bytes) -> asyncio.Future[bytes]:
+        """Queue a request that was read."""
+        check_type(scope, b"application/x-www-form-urlencoded")
+        self._service.work.check(client_of(scope), is_annif=True)
         text, metadata, options = requests.parse_form(body)
-        loaded = self._loaded(name)
-        return await self._submit(scope, loaded, [(text, metadata)], options, None)
+        return self._submit(scope, self._loaded(name), [(text, metadata)], options, None)
 
     async def suggest_batch(self, name: str, scope: Scope, receive: Receive) -> bytes:
         """``POST /projects/{id}/suggest-batch``."""
@@ -100,21 +104,21 @@ class AnnifApi:
             return b"[]"
         return await self._submit(scope, loaded, documents, options, identities)
 
-    async def _submit(
+    def _submit(
         self,
         scope: Scope,
         loaded: LoadedModel,
         documents: list[tuple[str, dict[str, str]]],
         options: requests.Options,
         identities: list[Any] | None,
-    ) -> bytes:
+    ) -> asyncio.Future[bytes]:
         if options.language is None:
             options = options._replace(language=self._language(loaded))
         elif options.language not in self._vocabulary(loaded)["languages"]:
             raise Problem(400, f'language "{options.language}" not supported by vocabulary')
         texts = [requests.as_document(loaded, text, metadata) for text, metadata in documents]
         job = requests.AnnifJob(loaded, texts, options, self._service.settings.max_k, identities)
-        return await self._service.work.submit(job, client_of(scope), is_annif=True, scope=scope)
+        return self._service.work.put(job, client_of(scope), is_annif=True, scope=scope)
 
     async def learn(self, name: str, scope: Scope, receive: Receive) -> bytes:
         """``POST /projects/{id}/learn``: models are trained by ``ramify train``."""

@@ -26,6 +26,7 @@ from ramify.serve.routes import api_router, operations_router, problem_response
 from ramify.serve.schemas import ProblemAnswer
 from ramify.serve.service import Scope, Service
 from ramify.serve.settings import Settings
+from ramify.serve.shortcut import Begin, Shortcut
 from ramify.version import __version__
 
 Paths = str | os.PathLike[str]
@@ -40,7 +41,7 @@ def create_app(models: Paths | list[Paths] | Mapping[str, Paths], settings: Sett
         the default
     settings : limits, times and access
 
-    `app.state.service` is the `Service` behind it.
+    `app.state.service` is the `Service` behind it; `app.state.shortcut` is for `http_protocol`.
     """
     service = Service(named_paths(models), settings or Settings())
 
@@ -74,6 +75,7 @@ def create_app(models: Paths | list[Paths] | Mapping[str, Paths], settings: Sett
         app.include_router(router)
     _add_problem_schema(app)
     app.add_middleware(Gate, service=service, handlers=_busy_routes(service, annif))
+    app.state.shortcut = _shortcut(service, annif)
     if service.settings.cors:  # around the gate: browsers ask first, without the token
         app.add_middleware(
             CORSMiddleware,
@@ -92,6 +94,14 @@ def _busy_routes(service: Service, annif: AnnifApi) -> dict[tuple[str, str], Han
         handlers["POST", f"{path}/suggest"] = partial(annif.suggest, loaded.name)
         handlers["GET", path] = partial(_project, annif, loaded.name)
     return handlers
+
+
+def _shortcut(service: Service, annif: AnnifApi) -> Shortcut:
+    """Those of the busy routes that get texts."""
+    begin: dict[tuple[str, str], Begin] = {("POST", "/v1/suggest"): service.begin_suggest}
+    for loaded in service.models:
+        begin["POST", f"/v1/projects/{loaded.name}/suggest"] = partial(annif.begin_suggest, loaded.name)
+    return Shortcut(service, begin)
 
 
 async def _project(annif: AnnifApi, name: str, _: Scope, __: Receive) -> bytes:

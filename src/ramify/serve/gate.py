@@ -40,8 +40,7 @@ class Gate:
 
     def __init__(self, app: App, service: Service, handlers: dict[tuple[str, str], Handler]) -> None:
         self._app, self._service, self._handlers = app, service, handlers
-        token = service.settings.token
-        self._token = None if token is None else token.encode()
+        self._access = Access(service.settings.token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -52,8 +51,7 @@ class Gate:
         path: str = scope["path"]
         status, route = 500, "other"
         try:
-            if self._token is not None and path.startswith(GUARDED):
-                self._check_token(scope)
+            self._access.check(scope)
             handler = self._handlers.get((scope["method"], path))
             if handler is not None:
                 route = path
@@ -70,11 +68,7 @@ class Gate:
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": problem.body()})
         finally:
-            seconds = time.perf_counter() - start
-            self._service.metrics.count(route, status, seconds)
-            if log.isEnabledFor(logging.INFO):
-                facts = {"method": scope["method"], "route": route, "status": status, "ms": round(1000 * seconds, 2)}
-                log.info("request", extra={"facts": facts})
+            record(self._service, scope, route, status, start)
 
     async def _forward(self, scope: Scope, receive: Receive, send: Send) -> tuple[int, str]:
         """Pass a request on to the application; returns the status and the route that it has found."""
@@ -91,11 +85,29 @@ class Gate:
         await self._app(scope, receive, send_with_headers)
         return status, getattr(scope.get("route"), "path", "other")
 
-    def _check_token(self, scope: Scope) -> None:
-        assert self._token is not None
+
+class Access:
+    """The token that clients must send; None: no access control."""
+
+    def __init__(self, token: str | None) -> None:
+        self._token = None if token is None else token.encode()
+
+    def check(self, scope: Scope) -> None:
+        """Refuse a request without the token."""
+        if self._token is None or not scope["path"].startswith(GUARDED):
+            return
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         scheme, _, token = given.partition(b" ")
         if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
             raise Problem(
                 401, "this service needs a token: send Authorization: Bearer TOKEN", {"www-authenticate": "Bearer"}
             )
+
+
+def record(service: Service, scope: Scope, route: str, status: int, start: float) -> None:
+    """Count and log an answer to a request that began at `start`, of `time.perf_counter`."""
+    seconds = time.perf_counter() - start
+    service.metrics.count(route, status, seconds)
+    if log.isEnabledFor(logging.INFO):
+        facts = {"method": scope["method"], "route": route, "status": status, "ms": round(1000 * seconds, 2)}
+        log.info("request", extra={"facts": facts})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from http import HTTPStatus
 
 PROBLEM_TYPE = "application/problem+json"
@@ -18,18 +19,17 @@ class Problem(Exception):
 
     def body(self) -> bytes:
         """The answer as JSON."""
-        values = {
-            "type": "about:blank",
-            "title": self.title,
-            "status": self.status,
-            "detail": self.detail,
-        }
-        return json.dumps(values).encode()
+        return _body(self.title, self.status, self.detail)
 
     def raw_headers(self) -> list[tuple[bytes, bytes]]:
         """Headers of the answer."""
         headers = {"content-type": PROBLEM_TYPE, "content-length": str(len(self.body())), **self.headers}
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+
+
+@lru_cache(maxsize=64)  # a service with too much to do says the same thousands of times in a second
+def _body(title: str, status: int, detail: str) -> bytes:
+    return json.dumps({"type": "about:blank", "title": title, "status": status, "detail": detail}).encode()
 
 
 def busy(seconds: float = 1) -> Problem:

@@ -1,26 +1,38 @@
-"""HTTP connections whose clients must send their requests in time, and wait for the answers; uvicorn does not care."""
+"""HTTP connections: clients must send their requests in time, and wait for the answers; a shortcut for busy routes."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import select
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ramify.serve.problems import Problem
+from ramify.serve.service import Scope
+from ramify.serve.shortcut import Shortcut
 from ramify.serve.work import give_up
 
+_MANY = 100
+"""Connections from which on it is worth looking whether a client has left before its request is read."""
+_HANGUP = getattr(select, "POLLRDHUP", 0)  # Linux only
 
-def timed_protocol(seconds: float) -> type[HttpToolsProtocol]:
-    """Return a protocol that closes connections whose headers do not arrive within some seconds.
+
+def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpToolsProtocol]:
+    """Return a protocol of uvicorn that closes connections whose headers do not arrive within some seconds.
 
     The time of bodies is limited where they are read (`bodies.read_body`), that of idle connections by uvicorn. A
-    client that leaves takes its texts out of the queue.
+    client that leaves takes its texts out of the queue. Requests that arrive in one piece take the shortcut, if there
+    is one for their path; what uvicorn would do for them it does when it is asked later.
     """
 
-    class TimedProtocol(HttpToolsProtocol):
+    class HttpProtocol(HttpToolsProtocol):
         _timer: asyncio.TimerHandle | None = None
         _in_headers = True
+        _is_parsing = False
+        _unstarted: tuple[RequestResponseCycle, Any] | None = None
+
+        # ---- requests in time ----
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -33,7 +45,15 @@ def timed_protocol(seconds: float) -> type[HttpToolsProtocol]:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
+            is_crowded = shortcut.is_crowded or len(self.connections) > _MANY
+            if is_crowded and _has_left(self.transport):
+                self.transport.abort()
+                return
+            self._is_parsing = True
             super().data_received(data)
+            self._is_parsing = False
+            if self._unstarted is not None:  # the rest of the request is yet to come
+                self._start_application()
             # Most requests arrive whole, and need no timer.
             if self._in_headers and self._timer is None and not self.transport.is_closing():
                 self._timer = self.loop.call_later(seconds, self._refuse)
@@ -62,4 +82,55 @@ def timed_protocol(seconds: float) -> type[HttpToolsProtocol]:
             self.transport.write(b"\r\n".join([*lines, b"", problem.body()]))
             self.transport.close()
 
-    return TimedProtocol
+        # ---- the shortcut ----
+
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+            # A client that does not read its answers is left to uvicorn, which waits for it.
+            if self._is_parsing and not self.flow.write_paused and shortcut.is_for(cast(Scope, cycle.scope)):
+                self._unstarted = cycle, app
+            else:
+                super()._start_asgi_task(cycle, app)
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            if self._unstarted is None:
+                return
+            cycle = self._unstarted[0]
+
+            def respond(head: bytes, body: bytes, keeps: bool) -> None:
+                self._respond(cycle, head, body, keeps)
+
+            if shortcut.answer(cast(Scope, cycle.scope), bytes(cycle.body), respond):
+                self._unstarted = None
+            else:
+                self._start_application()
+
+        def _start_application(self) -> None:
+            assert self._unstarted is not None
+            cycle, app = self._unstarted
+            self._unstarted = None
+            super()._start_asgi_task(cycle, app)
+
+        def _respond(self, cycle: RequestResponseCycle, head: bytes, body: bytes, keeps: bool) -> None:
+            if cycle.disconnected or self.transport.is_closing():
+                return
+            cycle.keep_alive &= keeps
+            defaults = b"".join([name + b": " + value + b"\r\n" for name, value in cycle.default_headers])
+            end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
+            self.transport.write(b"".join([head, defaults, end, body]))
+            cycle.response_started = cycle.response_complete = True
+            if not cycle.keep_alive:
+                self.transport.close()
+            self.on_response_complete()
+
+    return HttpProtocol
+
+
+def _has_left(transport: asyncio.Transport) -> bool:
+    """Whether the client has closed the connection, which the event loop learns only after it has read all requests."""
+    socket = transport.get_extra_info("socket")
+    if socket is None or not _HANGUP:
+        return False
+    poll = select.poll()
+    poll.register(socket.fileno(), _HANGUP)
+    return bool(poll.poll(0))

@@ -12,7 +12,7 @@ import uvicorn
 
 from ramify.serve.app import create_app
 from ramify.serve.logs import configure_logs
-from ramify.serve.protocol import timed_protocol
+from ramify.serve.protocol import http_protocol
 from ramify.serve.settings import Settings
 from ramify.serve.workers import run_workers
 
@@ -36,14 +36,15 @@ def run(
     workers : processes; the arrays of the models are mapped, so that they are in memory once
     log_level : "info" logs every request, without its texts
     """
+    app = create_app(models, settings)
     options: dict[str, Any] = {
         "host": host, "port": port, "uds": socket, "log_config": None, "access_log": False, "server_header": False,
         "timeout_keep_alive": 30, "timeout_graceful_shutdown": 30, "lifespan": "on", "ws": "none",
-        "http": timed_protocol(settings.read_timeout),
+        "http": http_protocol(settings.read_timeout, app.state.shortcut),
         "forwarded_allow_ips": "*" if socket else None,  # who may use the socket is a proxy of this machine
     }  # fmt: skip
     configure_logs(log_level)
-    config = uvicorn.Config(create_app(models, settings), **options)
+    config = uvicorn.Config(app, **options)
     if workers == 1:
         uvicorn.Server(config).run()
         return

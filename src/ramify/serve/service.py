@@ -15,7 +15,7 @@ from ramify.serve.metrics import Metrics
 from ramify.serve.problems import Problem
 from ramify.serve.served import LoadedModel, ModelRegistry
 from ramify.serve.settings import Settings
-from ramify.serve.suggest_request import parse_suggest
+from ramify.serve.suggest_request import SuggestRequest, parse_suggest
 from ramify.serve.suggestions import SuggestJob
 from ramify.serve.work import WorkQueue
 
@@ -60,16 +60,26 @@ class Service:
         """``POST /v1/suggest``."""
         check_type(scope, b"application/json")
         body = await self.body(scope, receive)
-        if len(body) < _LARGE:
-            request = parse_suggest(body, self.settings)
-        else:
-            request = await asyncio.to_thread(parse_suggest, body, self.settings)
-        loaded = self.models.get(request.model)
-        if request.allow is None and request.deny is None:
-            job = SuggestJob(loaded, request)
-        else:  # the first filter makes an index of all names
-            job = await asyncio.to_thread(SuggestJob, loaded, request)
-        return await self.work.submit(job, client_of(scope), scope=scope)
+        future = self.begin_suggest(scope, body)
+        if future is None:
+            job = await asyncio.to_thread(lambda: self._job(parse_suggest(body, self.settings)))
+            future = self.work.put(job, client_of(scope), scope=scope)
+        return await future
+
+    def begin_suggest(self, scope: Scope, body: bytes) -> asyncio.Future[bytes] | None:
+        """Queue a request that was read; None if its job takes too long to make for the event loop."""
+        check_type(scope, b"application/json")
+        if len(body) >= _LARGE:
+            return None
+        client = client_of(scope)
+        self.work.check(client)
+        request = parse_suggest(body, self.settings)
+        if request.allow is not None or request.deny is not None:  # the first filter makes an index of all names
+            return None
+        return self.work.put(self._job(request), client, scope=scope)
+
+    def _job(self, request: SuggestRequest) -> SuggestJob:
+        return SuggestJob(self.models.get(request.model), request)
 
     async def body(self, scope: Scope, receive: Receive) -> bytes:
         """Body of a request, within the limits."""

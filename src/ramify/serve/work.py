@@ -25,6 +25,10 @@ WAITING = "ramify.waiting"
 """Key of a request's ASGI scope: the future that it waits for."""
 
 
+LEFT = 499
+"""Status of requests whose client has closed the connection; nobody gets it."""
+
+
 class Job(Protocol):
     """Texts of one request. Jobs with the same key are ranked together."""
 
@@ -56,6 +60,7 @@ class WorkQueue:
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._clients: dict[str, int] = {}
+        self._lock, self._n_free = threading.Lock(), 0
         self.texts = 0
         """Texts that wait or are worked on."""
         self.n_batches = self.n_ranked = 0
@@ -78,10 +83,14 @@ class WorkQueue:
             thread.join()
         self._threads.clear()
 
-    async def submit(
+    async def submit(self, job: Job, client: str, **options: Any) -> bytes:
+        """Queue a job and wait for its answer, as `put` says."""
+        return await self.put(job, client, **options)
+
+    def put(
         self, job: Job, client: str, *, is_annif: bool = False, scope: MutableMapping[str, Any] | None = None
-    ) -> bytes:
-        """Queue a job and wait for its answer; raises `Problem` if there is too much to do.
+    ) -> asyncio.Future[bytes]:
+        """Queue a job; returns the future of its answer. Raises `Problem` if there is too much to do.
 
         With the scope of the request, `give_up` ends the waiting.
         """
@@ -95,7 +104,16 @@ class WorkQueue:
         self.texts += size
         self._clients[client] = self._clients.get(client, 0) + size
         self._queue.put(entry)
-        return await future
+        return future
+
+    def check(self, client: str, *, is_annif: bool = False) -> None:
+        """Refuse a request while there is no room for a single text of this client: before the work of reading it."""
+        self._admit(1, client, self._settings.annif_queue if is_annif else self._settings.max_queue)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more texts wait than the next batches take."""
+        return self.texts > self._settings.max_batch * (1 + len(self._threads))
 
     def _admit(self, size: int, client: str, limit: int) -> None:
         if self.texts == 0:
@@ -130,9 +148,11 @@ class WorkQueue:
     # ---- in the worker threads ----
 
     def _work(self) -> None:
-        while (entry := self._queue.get()) is not None:
+        while (entry := self._take()) is not None:
             entries, size = [entry], entry.size
-            while size < self._settings.max_batch:
+            # Workers that are free at the same time divide what waits.
+            part = -(-(1 + self._queue.qsize()) // (1 + self._n_free))
+            while size < self._settings.max_batch and len(entries) < part:
                 try:
                     entry = self._queue.get_nowait()
                 except queue.Empty:
@@ -143,6 +163,14 @@ class WorkQueue:
                 entries.append(entry)
                 size += entry.size
             self._answer(entries)
+
+    def _take(self) -> _Entry | None:
+        with self._lock:
+            self._n_free += 1
+        entry = self._queue.get()
+        with self._lock:
+            self._n_free -= 1
+        return entry
 
     def _answer(self, entries: list[_Entry]) -> None:
         now = time.monotonic()
@@ -182,7 +210,7 @@ def give_up(scope: Mapping[str, Any]) -> None:
     """End the waiting of a request whose client has gone: its texts are not ranked any more."""
     future = scope.get(WAITING)
     if future is not None and not future.done():
-        future.set_exception(Problem(499, "the client has closed the connection", title="Client Closed Request"))
+        future.set_exception(Problem(LEFT, "the client has closed the connection", title="Client Closed Request"))
 
 
 def _attempt(finish: Callable[[Any], bytes], rows: Any) -> Any:

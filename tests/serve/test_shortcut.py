@@ -1,0 +1,221 @@
+"""The shortest way of a request gives the answers of the application, however the request arrives."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from serving import TEXTS, in_thread
+
+from ramify.serve import Settings, create_app
+from ramify.serve.shortcut import Shortcut
+
+JSON = "application/json"
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def served(model_path):
+    settings = Settings(threads=2, reload_every=0, max_k=50, token="secret")
+    app = create_app({"model": model_path}, settings)
+    with in_thread(app, settings) as address:
+        yield app, int(address.rpartition(":")[2])
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """What `Shortcut.answer` was asked for, and whether it took it."""
+    found = []
+    answer = Shortcut.answer
+
+    def counted(self, scope, body, respond):
+        found.append(answer(self, scope, body, respond))
+        return found[-1]
+
+    monkeypatch.setattr(Shortcut, "answer", counted)
+    return found
+
+
+def request(body, path="/v1/suggest", kind=JSON, token="secret", more=""):
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\nauthorization: Bearer {token}\r\n{more}"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def suggest(**fields):
+    return json.dumps({"input": TEXTS[0], **fields}).encode()
+
+
+class Client:
+    """A connection; reads one answer after the other."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.file = self.socket.makefile("rb")
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def read(self):
+        """Status, headers and body of the next answer."""
+        status = int(self.file.readline().split()[1])
+        headers = {}
+        while line := self.file.readline().strip():
+            name, _, value = line.decode().partition(": ")
+            headers[name] = value
+        return status, headers, self.file.read(int(headers["content-length"]))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.file.close()
+        self.socket.close()
+
+
+def without_date(headers):
+    return {name: value for name, value in headers.items() if name != "date"}
+
+
+BODIES = {
+    "a text": (suggest(), 200),
+    "options": (suggest(k=2, threshold=-1e9), 200),
+    "a filter": (suggest(allow=["http://ex.org/whale"]), 200),
+    "no JSON": (b"{", 400),
+    "too many labels": (suggest(k=51), 422),
+    "no such model": (suggest(model="other"), 404),
+    "large": (suggest(input=TEXTS[0] * 5000), 200),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_the_answer_is_that_of_the_application(served, taken, name):
+    body, expected = BODIES[name]
+    _, port = served
+    with Client(port) as client:
+        client.send(request(body))
+        answer = client.read()
+        assert len(taken) == (1 if len(body) < 100_000 else len(taken))
+        client.send(request(body, more="x-forwarded-for: 10.0.0.1\r\n"))  # not for the shortcut
+        assert len(taken) <= 1
+        other = client.read()
+        assert (answer[0], other[0]) == (expected, expected)
+        assert answer[2] == other[2]
+        assert without_date(answer[1]) == without_date(other[1])
+        assert "date" in answer[1]
+
+
+def test_a_request_in_pieces_is_left_to_the_application(served, taken):
+    _, port = served
+    whole = request(suggest())
+    with Client(port) as client:
+        client.send(whole)
+        expected = client.read()[2]
+        assert taken == [True]
+        for cut in (5, len(whole) - len(suggest()), len(whole) - 3):
+            client.send(whole[:cut])
+            time.sleep(0.05)
+            client.send(whole[cut:])
+            status, _, body = client.read()
+            assert (status, body) == (200, expected)
+    # A request whose headers came in pieces has its body in one.
+    assert taken == [True, True]
+
+
+def test_pipelined_requests_are_answered_in_order(served):
+    _, port = served
+    requests = [request(suggest(k=1 + i % 3)) for i in range(6)]
+    requests[3] = request(b"{")  # refused at once
+    with Client(port) as client:
+        client.send(b"".join(requests))
+        answers = [client.read() for _ in requests]
+    assert [status for status, _, _ in answers] == [200, 200, 200, 400, 200, 200]
+    counts = [len(json.loads(body)["results"][0]["labels"]) for status, _, body in answers if status == 200]
+    assert counts == [1, 2, 3, 2, 3]
+
+
+def test_the_token_is_needed(served, taken):
+    _, port = served
+    with Client(port) as client:
+        client.send(request(suggest(), token="wrong"))
+        assert client.read()[0] == 401
+        client.send(request(suggest()))
+        assert client.read()[0] == 200
+    assert taken == [True, True]
+
+
+def test_connections_are_closed_where_the_client_wants_it(served, taken):
+    _, port = served
+    with Client(port) as client:
+        client.send(request(suggest(), more="connection: close\r\n"))
+        status, headers, _ = client.read()
+        assert (status, headers["connection"]) == (200, "close")
+        assert client.file.read() == b""
+    assert taken == [True]
+
+
+def test_a_client_that_waits_for_leave_to_send_gets_it(served):
+    _, port = served
+    body = suggest()
+    whole = request(body, more="expect: 100-continue\r\n")
+    with Client(port) as client:
+        client.send(whole[: -len(body)])
+        assert client.file.readline() == b"HTTP/1.1 100 Continue\r\n"
+        assert client.file.readline() == b"\r\n"
+        client.send(body)
+        assert client.read()[0] == 200
+
+
+def test_forms_of_annif(served, taken):
+    _, port = served
+    form = urlencode({"text": TEXTS[0], "limit": 2}).encode()
+    with Client(port) as client:
+        client.send(request(form, "/v1/projects/model/suggest", FORM))
+        status, _, body = client.read()
+        assert (status, len(json.loads(body)["results"])) == (200, 2)
+        client.send(request(b"limit=2", "/v1/projects/model/suggest", FORM))
+        assert client.read()[0] == 400
+    assert taken == [True, True]
+
+
+def test_answers_are_counted(served):
+    app, port = served
+
+    def counted(status):
+        text = app.state.service.metrics.render(app.state.service.models, app.state.service.work)
+        found = re.search(rf'ramify_requests_total{{route="/v1/suggest",status="{status}"}} (\d+)', text)
+        return int(found[1]) if found else 0
+
+    before = counted(200), counted(400)
+    with Client(port) as client:
+        client.send(request(suggest()))
+        client.read()
+        client.send(request(b"{"))
+        client.read()
+    assert (counted(200), counted(400)) == (before[0] + 1, before[1] + 1)
+
+
+def test_other_origins_need_the_application(model_path, taken):
+    settings = Settings(threads=1, reload_every=0, cors=("https://example.org",))
+    with in_thread(create_app(model_path, settings), settings) as address:
+        headers = {"origin": "https://example.org"}
+        answer = httpx.post(f"{address}/v1/suggest", json={"input": TEXTS[0]}, headers=headers)
+        assert answer.headers["access-control-allow-origin"] == "https://example.org"
+    assert taken == []
+
+
+def test_requests_of_clients_that_have_left_are_not_read_where_many_wait(served, monkeypatch):
+    app, port = served
+    monkeypatch.setattr("ramify.serve.protocol._MANY", 0)
+    ranked = app.state.service.work.n_ranked
+    for _ in range(20):
+        with Client(port) as client:
+            client.send(request(suggest()))
+    with Client(port) as client:
+        client.send(request(suggest()))
+        assert client.read()[0] == 200  # this one waits
+    assert ranked < app.state.service.work.n_ranked <= ranked + 21
