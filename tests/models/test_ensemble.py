@@ -36,6 +36,7 @@ def test_validation_gives_the_better_model_more_weight(data):
     model = ramify.Ensemble(models, combine="rank", weights="validation").fit(*train)
     assert model.weights_[1] > model.weights_[0]
     by_probability = ramify.Ensemble(models, weights="validation").fit(*train)
+    assert by_probability.weights_[1] >= by_probability.weights_[0]
     ndcg, of_the_better = (
         ramify.evaluate(m.predict_topk(test[0], 10), test[1], unseen="drop")["nDCG@5"]
         for m in (by_probability, by_probability.models_[1])

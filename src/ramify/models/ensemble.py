@@ -14,11 +14,11 @@ from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.ranking import Ranking
 from ramify.base.splits import hold_out
-from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.base.types import Csr, DoubleArray, FloatArray, IntArray
 from ramify.io.inputs import Inputs, take_rows
 from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
-from ramify.metrics.report import evaluate
+from ramify.metrics.ranking import ndcg_by_row
 from ramify.models import model_class
 from ramify.models.base import Model
 from ramify.models.training_data import TrainingData
@@ -129,6 +129,8 @@ class Ensemble(Model):
                     model.calibrate(X, Y)
         if self.weights == "validation":
             k = min(WIDTH, Y.shape[1])
+            if not Y.nnz:
+                raise DataError("no held-out row has a label of the models: there is nothing to choose weights by")
             self.weights_ = self._best_weights(self._rankings(X, k), Y)
 
     def _rankings(self, X: Any, k: int, allow: LabelFilter | None = None) -> list[Ranking]:
@@ -140,19 +142,31 @@ class Ensemble(Model):
         return list(self.weights) if isinstance(self.weights, tuple) else [1.0] * len(self.models)
 
     def _best_weights(self, rankings: list[Ranking], truth: Csr) -> list[float]:
-        """Weights with the best validation nDCG@5; of equally good ones the most uniform."""
-        k = min(5, truth.shape[1])
-        choices = sorted(itertools.product([1.0], *[WEIGHTS] * (len(rankings) - 1)), key=lambda w: float(np.var(w)))
-        if len(rankings) > 3:  # too many to try: equal weights, or a single model
-            single = np.eye(len(rankings))
-            choices = [tuple([1.0] * len(rankings)), *(tuple(row) for row in single)]
+        """Weights with the best validation nDCG@5; of equally good ones the most uniform.
 
-        def ndcg(weights: tuple[float, ...]) -> float:
-            combined = combine_rankings(rankings, k, self.combine, weights)
-            by_id = Ranking(combined.ids, combined.scores, truth.shape[1])
-            return float(evaluate(by_id, truth, ks=[k])[f"nDCG@{k}"])
+        A worse model gets more weight than a better one only where that is better by more than two standard
+        errors: among many choices, the best one on few rows is partly luck.
+        """
+        k, n, has_labels = min(5, truth.shape[1]), len(rankings), np.diff(truth.indptr) > 0
+        single = [tuple(row) for row in np.eye(n).tolist()]
+        choices = sorted(itertools.product([1.0], *[WEIGHTS] * (n - 1)), key=lambda w: float(np.var(w)))
+        if n > 3:  # too many to try: equal weights, or a single model
+            choices = [(1.0,) * n, *single]
 
-        return [float(weight) for weight in max(choices, key=ndcg)]
+        def ndcg(weights: tuple[float, ...]) -> DoubleArray:
+            return ndcg_by_row(combine_rankings(rankings, k, self.combine, weights).ids, truth, k)[has_labels]
+
+        found = {weights: ndcg(weights) for weights in choices}
+        best = max(choices, key=lambda w: float(found[w].mean()))
+        quality = [float(ndcg(weights).mean()) for weights in single]
+
+        def is_in_order(weights: tuple[float, ...]) -> bool:
+            pairs = itertools.permutations(range(n), 2)
+            return all(weights[i] >= weights[j] for i, j in pairs if quality[i] > quality[j])
+
+        ordered = max(filter(is_in_order, choices), key=lambda w: float(found[w].mean()))
+        lead = found[best] - found[ordered]
+        return list(ordered if lead.mean() <= 2 * lead.std() / np.sqrt(len(lead)) else best)
 
     # ---- prediction ----
 

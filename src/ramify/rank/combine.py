@@ -7,17 +7,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from ramify import native
 from ramify.base.errors import DataError
-from ramify.base.ranking import Ranking
-from ramify.base.sparse import csr_from_parts
-from ramify.base.threads import resolve_threads
+from ramify.base.ranking import Ranking, strictly_descending
 from ramify.base.types import AnyArray
 
 Combination = Literal["mean", "rank", "sigmoid", "softmax", "round-robin"]
 """Mean of the scores, the ranks, σ(scores) or the softmax of each row; or the labels of each ranking in turn."""
-RANK_PENALTY = 2.5e-7
-"""Fraction of its score that a label loses per rank, so that labels with equal scores keep their order."""
 
 
 def combine_rankings(
@@ -48,8 +43,7 @@ def combine_rankings(
     else:
         w = w / w.sum()
         values = [
-            weight * _without_ties(_normalized_scores(ranking, combination))
-            for ranking, weight in zip(rankings, w, strict=True)
+            weight * _normalized_scores(ranking, combination) for ranking, weight in zip(rankings, w, strict=True)
         ]
     n, n_labels = len(rankings[0]), rankings[0].n_labels
     # Sum the scores of each (row, label) pair, identified by row · n_labels + label.
@@ -58,13 +52,23 @@ def combine_rankings(
     keys = np.concatenate([(offsets + ranking.ids)[mask] for ranking, mask in zip(rankings, valid, strict=True)])
     entries = np.concatenate([value[mask] for value, mask in zip(values, valid, strict=True)])
     pairs, position = np.unique(keys, return_inverse=True)
-    total = np.zeros(len(pairs))
+    total, ranks = np.zeros(len(pairs)), np.zeros(len(pairs))
     aggregate = np.maximum if combination == "round-robin" else np.add
     aggregate.at(total, position, entries)
-    indptr = np.searchsorted(pairs, np.arange(n + 1) * np.int64(n_labels))
-    matrix = csr_from_parts(total.astype(np.float32), pairs % n_labels, indptr, (n, n_labels))
-    best = native.matrix.csr_topk(matrix, k, resolve_threads(None, n))
-    return Ranking(*best, n_labels, rankings[0].names)
+    # Many scores may saturate at 1; the ranks then say more than the scores. A missing label follows the last one.
+    gains = [
+        weight * np.broadcast_to(ranking.k - np.arange(ranking.k), ranking.ids.shape)[mask]
+        for ranking, mask, weight in zip(rankings, valid, w, strict=True)
+    ]
+    np.add.at(ranks, position, np.concatenate(gains))
+    rows = pairs // n_labels
+    order = np.lexsort((-ranks, -total, rows))
+    column = np.arange(len(pairs)) - np.searchsorted(pairs, offsets[:, 0])[rows]
+    kept = column < k
+    ids, scores = np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32)
+    ids[rows[kept], column[kept]] = (pairs % n_labels)[order[kept]]
+    scores[rows[kept], column[kept]] = total[order[kept]]
+    return Ranking(ids, strictly_descending(ids, scores), n_labels, rankings[0].names)
 
 
 def _normalized_scores(ranking: Ranking, combination: str) -> AnyArray:
@@ -80,11 +84,6 @@ def _normalized_scores(ranking: Ranking, combination: str) -> AnyArray:
             exponentials = np.where(valid, np.exp(scores - scores[:, :1]), 0)  # the best score is the first
         return np.asarray(exponentials / np.maximum(exponentials.sum(axis=1, keepdims=True), 1e-300))
     return np.where(valid, scores, 0)
-
-
-def _without_ties(values: AnyArray) -> AnyArray:
-    """Lower values (n, k) by `RANK_PENALTY`, so that equal ones differ by rank."""
-    return values - np.abs(values) * RANK_PENALTY * np.arange(values.shape[1])
 
 
 def _round_robin_scores(ranking: Ranking, turn: int, n_rankings: int) -> AnyArray:
