@@ -33,6 +33,7 @@ lint: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP)
+	test ! -x $(VENV)/bin/hadolint || $(VENV)/bin/hadolint deploy/Containerfile
 
 # The pictures of the documentation, taken by the browser of the tests.
 screenshots: $(VENV)/.installed-dev
