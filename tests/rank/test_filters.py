@@ -26,7 +26,7 @@ def exact(model, X, ids, k):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("n_allowed", [1, 3, 10, 60])
+@pytest.mark.parametrize("n_allowed", [1, 3, 10, 60, 600])
 @pytest.mark.parametrize("n_rows", [3, 300])  # a batch goes down the tree level by level
 def test_few_allowed_labels_are_found_exactly(model, pydoc, n_allowed, n_rows, threads):
     X = pydoc.split("test").texts[:n_rows]

@@ -7,6 +7,7 @@ import ramify
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
+from page_models import save_models
 from serving import CATALOGUE, LABELS, TEXTS
 
 
@@ -42,3 +43,9 @@ def client(model_path, fields_path):
     settings = Settings(max_text=1000, max_body=20_000, max_texts=8, max_k=50, threads=2, reload_every=0)
     with TestClient(create_app([model_path, fields_path], settings)) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def paths(tmp_path_factory):
+    """Models of the page, by name."""
+    return save_models(tmp_path_factory.mktemp("page"))

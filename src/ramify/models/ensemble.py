@@ -154,7 +154,8 @@ class Ensemble(Model):
             choices = [(1.0,) * n, *single]
 
         def ndcg(weights: tuple[float, ...]) -> DoubleArray:
-            return ndcg_by_row(combine_rankings(rankings, k, self.combine, weights).ids, truth, k)[has_labels]
+            combined = combine_rankings(rankings, k, self.combine, weights)
+            return np.asarray(ndcg_by_row(combined.ids, truth, k)[has_labels])
 
         found = {weights: ndcg(weights) for weights in choices}
         best = max(choices, key=lambda w: float(found[w].mean()))

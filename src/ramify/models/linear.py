@@ -31,8 +31,10 @@ from ramify.rank.beam import LinearTree
 from ramify.rank.explanation import Level, explain_path
 from ramify.rank.filters import LabelFilter, fill_up, node_mask
 
+MAX_EXACT_LABELS = 1000
+"""Allowed labels up to which the beam holds all of their clusters: the search of a tree is exact."""
 MAX_WIDER_BEAM = 4
-"""Largest factor on the beam of a search among few allowed labels; exact, if it then holds all of their clusters."""
+"""Largest factor on the beam of a search among more allowed labels."""
 
 
 class Beam(NamedTuple):
@@ -71,7 +73,7 @@ class TreeEnsemble(NamedTuple):
             min_beam = -(-3 * k * n_clusters // (2 * n_leaves))  # enough clusters to hold k labels
             return tree.search(X, k, max(beam.size, min_beam), threads, min_score=beam.min_score)
         mask, n_open, n_allowed = label_filter.prepared(tree, lambda: _open_nodes(tree.tree, label_filter))
-        min_beam = n_open if n_allowed <= 2 * k else -(-3 * k * n_open // (2 * n_allowed))
+        min_beam = n_open if n_allowed <= max(2 * k, MAX_EXACT_LABELS) else -(-3 * k * n_open // (2 * n_allowed))
         # Clusters with few allowed labels: more of them, for as many labels as without a filter.
         thinned = n_leaves * n_open / max(1, n_clusters * n_allowed)
         beam_size = int(beam.size * min(MAX_WIDER_BEAM, max(1.0, thinned)))

@@ -46,31 +46,38 @@ def metric_chart(models: Sequence[ModelReport]) -> str:
 
 def recall_chart(models: Sequence[ModelReport]) -> str:
     """Recall by the number of labels, with the band of its confidence interval."""
-    largest = max(max(model.evaluation.metrics.cutoffs) for model in models)
-    plot = Plot.of("recall by number of labels", (1, max(2, largest)), (0, 100), is_log=True)
-    plot.axes("labels looked at (k)", "R@k", percent=True)
+    plot = _by_number_of_labels(models, "recall", "R")
     for s, model in enumerate(models):
-        result, cutoffs = model.evaluation, model.evaluation.metrics.cutoffs
-        values = [(float(k), result[f"R@{k}"]) for k in cutoffs]
-        bounds = [result.intervals.get(f"R@{k}", (v, v)) for k, (_, v) in zip(cutoffs, values, strict=True)]
-        plot.band([(x, low, high) for (x, _), (low, high) in zip(values, bounds, strict=True)], SERIES[s])
-        plot.curve(values, SERIES[s])
-        for x, y in values:
-            plot.dot(plot.x(x), plot.y(y), SERIES[s], 3, f"{model.name}: R@{x:g} {y:.2f}")
+        result = model.evaluation
+        values = [(k, result[f"R@{k}"]) for k in result.metrics.cutoffs]
+        bounds = [(float(k), *result.intervals.get(f"R@{k}", (v, v))) for k, v in values]
+        plot.band(bounds, SERIES[s])
+        _curve(plot, model, s, "R")
     return plot.svg()
 
 
 def precision_chart(models: Sequence[ModelReport]) -> str:
     """Precision by the number of labels."""
-    largest = max(max(model.evaluation.metrics.cutoffs) for model in models)
-    plot = Plot.of("precision by number of labels", (1, max(2, largest)), (0, 100), is_log=True)
-    plot.axes("labels looked at (k)", "P@k", percent=True)
+    plot = _by_number_of_labels(models, "precision", "P")
     for s, model in enumerate(models):
-        values = [(float(k), model.evaluation[f"P@{k}"]) for k in model.evaluation.metrics.cutoffs]
-        plot.curve(values, SERIES[s])
-        for x, y in values:
-            plot.dot(plot.x(x), plot.y(y), SERIES[s], 3, f"{model.name}: P@{x:g} {y:.2f}")
+        _curve(plot, model, s, "P")
     return plot.svg()
+
+
+def _by_number_of_labels(models: Sequence[ModelReport], name: str, metric: str) -> Plot:
+    """Return an empty plot of a metric at k, by k."""
+    largest = max(max(model.evaluation.metrics.cutoffs) for model in models)
+    plot = Plot.of(f"{name} by number of labels", (1, max(2, largest)), (0, 100), is_log=True)
+    plot.axes("labels looked at (k)", f"{metric}@k", percent=True)
+    return plot
+
+
+def _curve(plot: Plot, model: ModelReport, s: int, metric: str) -> None:
+    """Draw a metric at k of the model with index s."""
+    values = [(float(k), model.evaluation[f"{metric}@{k}"]) for k in model.evaluation.metrics.cutoffs]
+    plot.curve(values, SERIES[s])
+    for x, y in values:
+        plot.dot(plot.x(x), plot.y(y), SERIES[s], 3, f"{model.name}: {metric}@{x:g} {y:.2f}")
 
 
 def decile_chart(models: Sequence[ModelReport]) -> str:
