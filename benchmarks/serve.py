@@ -2,7 +2,7 @@
 
     ramify train xr-linear train.jsonl --out model/
     python benchmarks/serve.py model/ test.jsonl.xz --seconds 20 --soak 600
-    python benchmarks/serve.py model/ test.jsonl.xz --annif http://127.0.0.1:5000/v1/projects/ID/suggest
+    python benchmarks/serve.py model/ test.jsonl.xz --annif http://127.0.0.1:5000/v1/projects/ID/suggest --annif-pid PID
 
 The texts are those of the file, one for each request. wrk must be installed. With --annif, the same texts go to another
 server with Annif's API, as forms, with and without keep-alive.
@@ -29,6 +29,7 @@ import ramify
 from ramify.cli.output import print_table
 
 N_TEXTS = 1000
+JSON_TYPE, FORM_TYPE = "application/json", "application/x-www-form-urlencoded"
 SCRIPT = """
 local bodies, i = {}, 0
 for line in io.lines(os.getenv("BODIES")) do bodies[#bodies + 1] = line end
@@ -106,7 +107,98 @@ def cpu_of_the_model(path: str, texts: list[str], batch: int) -> float:
     return 1e6 * best / len(texts)
 
 
+class Load:
+    """Runs of wrk against a service of this library, and the table of what they found."""
+
+    header = ("run", "answers/s", "p50 ms", "p99 ms", "refused", "CPU µs of the service", "RSS MB")
+
+    def __init__(self, model: str, texts: list[str], connections: int, seconds: float, threads: int | None) -> None:
+        self.connections, self.seconds = connections, seconds
+        self.rows: list[list[str]] = [list(self.header)]
+        folder = Path(tempfile.mkdtemp())
+        self._jsons, self._forms = folder / "json", folder / "forms"
+        self._jsons.write_text("".join(json.dumps({"input": text}, ensure_ascii=False) + "\n" for text in texts))
+        self._forms.write_text("".join(urllib.parse.urlencode({"text": text, "limit": 10}) + "\n" for text in texts))
+        port = free_port()
+        command = [sys.executable, "-m", "ramify", "serve", f"model={model}", "--port", str(port)]
+        command += ["--threads", str(threads)] if threads else []
+        self.server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.address = f"http://127.0.0.1:{port}"
+
+    def run(
+        self, name: str, url: str, *, connections: int = 0, seconds: float = 0, pid: int = 0, **options: Any
+    ) -> float:
+        """Send the texts to a route, as forms to that of Annif; returns the answers per second.
+
+        `pid`: the process whose CPU time is counted, if it is not that of our service.
+        """
+        is_form = url.endswith("/suggest") and "/projects/" in url
+        bodies, kind = (self._forms, FORM_TYPE) if is_form else (self._jsons, JSON_TYPE)
+        pid = pid or self.server.pid
+        before = cpu_seconds(pid)
+        found = wrk(url, bodies, kind, connections or self.connections, seconds or self.seconds, **options)
+        n = max(1, found["n"])
+        cpu = 1e6 * (cpu_seconds(pid) - before) / n
+        answered = found["rate"] * (1 - found["refused"] / n)
+        refused = f"{found['refused']:,} {found['errors']}".strip()
+        times = [f"{found['p50']:.1f}", f"{found['p99']:.1f}"]
+        self.rows.append([name, f"{answered:,.0f}", *times, refused, f"{cpu:.0f}", f"{resident(pid):.0f}"])
+        print("  ".join(self.rows[-1]), flush=True)
+        return answered
+
+    def run_all(self, overload: int, soak: float) -> None:
+        """Peak, half of it, without keep-alive, Annif's API, overload, and the time after it; then the soak."""
+        suggest = f"{self.address}/v1/suggest"
+        self.run("warm-up", suggest, seconds=min(3.0, self.seconds))
+        peak = self.run(f"keep-alive, {self.connections} connections", suggest)
+        # wrk pauses between an answer and the next request, so that the rate stays below half of the peak.
+        half = {"delay_ms": round(1000 * self.connections / (peak / 2))}
+        self.run("at most half of the peak", suggest, **half)
+        self.run("without keep-alive", suggest, close=True)
+        self.run("Annif's API, keep-alive", f"{self.address}/v1/projects/model/suggest")
+        self.run(f"overload, {overload:,} connections", suggest, connections=overload)
+        start = time.perf_counter()
+        urllib.request.urlopen(f"{self.address}/healthz", timeout=60).close()
+        print(f"the first answer after it took {1000 * (time.perf_counter() - start):.0f} ms")
+        self.run("after it", suggest)
+        if soak:
+            first = resident(self.server.pid)
+            for i in range(4):
+                self.run(f"half load, part {i + 1} of 4", suggest, seconds=soak / 4, **half)
+            last = resident(self.server.pid)
+            print(f"memory before and after {soak:g} s at half load: {first:.1f} and {last:.1f} MB")
+
+    def run_other(self, url: str, pid: int) -> None:
+        """Send the same texts to another server with Annif's API."""
+        self.run("other server, keep-alive", url, pid=pid)
+        self.run("other server, without", url, pid=pid, close=True)
+
+    def close(self) -> None:
+        """End the service."""
+        self.server.send_signal(signal.SIGTERM)
+        self.server.wait(60)
+
+
 def main() -> None:
+    args = parse_arguments()
+    texts = [text for text in ramify.read(args.file).texts if isinstance(text, str)][:N_TEXTS]
+    n_words = sum(len(text.split()) for text in texts) / len(texts)
+    print(f"{len(texts)} texts of {n_words:.0f} words; load of the machine {os.getloadavg()[0]:.1f}")
+    load = Load(args.model, texts, args.connections, args.seconds, args.threads)
+    try:
+        wait_for(load.address, load.server)
+        load.run_all(args.overload, args.soak)
+        if args.annif:
+            load.run_other(args.annif, args.annif_pid or load.server.pid)
+    finally:
+        load.close()
+    print_table(load.rows)
+    for batch in (1, 8):
+        cpu = cpu_of_the_model(args.model, texts, batch)
+        print(f"predict_topk alone, batches of {batch}: {cpu:.0f} CPU µs of a text")
+
+
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="directory of a saved model of texts")
     parser.add_argument("file", help="data file with the texts")
@@ -120,76 +212,8 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, help="worker threads of the service")
     parser.add_argument("--annif", metavar="URL", help="suggest route of another server with Annif's API")
-    args = parser.parse_args()
-    texts = [text for text in ramify.read(args.file).texts if isinstance(text, str)][:N_TEXTS]
-    n_words = sum(len(text.split()) for text in texts) / len(texts)
-    print(f"{len(texts)} texts of {n_words:.0f} words; load of the machine {os.getloadavg()[0]:.1f}")
-    folder = Path(tempfile.mkdtemp())
-    jsons, forms = folder / "json", folder / "forms"
-    jsons.write_text("".join(json.dumps({"input": text}, ensure_ascii=False) + "\n" for text in texts))
-    forms.write_text("".join(urllib.parse.urlencode({"text": text, "limit": 10}) + "\n" for text in texts))
-    json_type, form_type = "application/json", "application/x-www-form-urlencoded"
-    rows: list[list[str]] = [["run", "answers/s", "p50 ms", "p99 ms", "refused", "CPU µs of the service", "RSS MB"]]
-
-    port = free_port()
-    command = [sys.executable, "-m", "ramify", "serve", f"model={args.model}", "--port", str(port)]
-    command += ["--threads", str(args.threads)] if args.threads else []
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-
-    def run(name: str, url: str, bodies: Path, kind: str, connections: int, seconds: float, **options: Any) -> float:
-        before = cpu_seconds(server.pid)
-        found = wrk(url, bodies, kind, connections, seconds, **options)
-        n = max(1, found["n"])
-        cpu = 1e6 * (cpu_seconds(server.pid) - before) / n
-        answered = found["rate"] * (1 - found["refused"] / n)
-        refused = f"{found['refused']:,} {found['errors']}".strip()
-        cost = f"{cpu:.0f}" if url.startswith(address) else ""
-        times = [f"{found['p50']:.1f}", f"{found['p99']:.1f}"]
-        rows.append([name, f"{answered:,.0f}", *times, refused, cost, f"{resident(server.pid):.0f}"])
-        print("  ".join(rows[-1]), flush=True)
-        return answered
-
-    try:
-        wait_for(address, server)
-        suggest = f"{address}/v1/suggest"
-        run("warm-up", suggest, jsons, json_type, args.connections, min(3.0, args.seconds))
-        peak = run(
-            f"keep-alive, {args.connections} connections", suggest, jsons, json_type, args.connections, args.seconds
-        )
-        # wrk pauses between an answer and the next request, so that the rate stays below half of the peak.
-        delay = 1000 * args.connections / (peak / 2)
-        half = {"delay_ms": round(delay)}
-        run("at most half of the peak", suggest, jsons, json_type, args.connections, args.seconds, **half)
-        run("without keep-alive", suggest, jsons, json_type, args.connections, args.seconds, close=True)
-        run(
-            "Annif's API, keep-alive",
-            f"{address}/v1/projects/model/suggest",
-            forms,
-            form_type,
-            args.connections,
-            args.seconds,
-        )
-        run(f"overload, {args.overload:,} connections", suggest, jsons, json_type, args.overload, args.seconds)
-        run("right after it", suggest, jsons, json_type, args.connections, args.seconds)
-        if args.soak:
-            first = resident(server.pid)
-            for i in range(4):
-                run(f"half load, part {i + 1} of 4", suggest, jsons, json_type, args.connections, args.soak / 4, **half)
-            print(
-                f"memory before and after {args.soak:g} s at half load: {first:.1f} and {resident(server.pid):.1f} MB"
-            )
-        if args.annif:
-            run("other server, keep-alive", args.annif, forms, form_type, args.connections, args.seconds)
-            run("other server, without", args.annif, forms, form_type, args.connections, args.seconds, close=True)
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(60)
-    print_table(rows)
-    for batch in (1, 8):
-        print(
-            f"predict_topk alone, batches of {batch}: {cpu_of_the_model(args.model, texts, batch):.0f} CPU µs of a text"
-        )
+    parser.add_argument("--annif-pid", type=int, metavar="PID", help="its process, for CPU time and memory")
+    return parser.parse_args()
 
 
 def wait_for(address: str, server: subprocess.Popen[bytes]) -> None:
