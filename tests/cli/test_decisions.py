@@ -229,6 +229,10 @@ def test_groups_are_measured_as_the_whole(run, tmp_path):
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     values = json.loads(run("evaluate", "model", str(data), "--by", "lang", "--json").out)
     assert values.pop("by") == {"en": values}
+    values = json.loads(run("evaluate", "model", str(data), "--by", "lang", "--annif", "--json").out)
+    assert values.pop("by") == {"en": values}  # the metrics of Annif, too
+    shown = run("evaluate", "model", "test.jsonl", "--by", "lang", "--rule", "top-k=2").out
+    assert "by lang" in shown
 
 
 def test_the_card_of_a_calibrated_model(run):

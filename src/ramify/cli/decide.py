@@ -96,13 +96,19 @@ def print_groups(groups: dict[str, LongArray], results: dict[str, Evaluation | N
 
 
 def print_annif(ranking: Ranking, data: Dataset, args: argparse.Namespace) -> None:
-    """Print Annif's metrics, and write its table of labels."""
-    found = annif_metrics(ranking, data.labels(), limit=args.limit, threshold=args.annif_threshold)
+    """Print Annif's metrics, of all rows and of each group of `--by`, and write its table of labels."""
+    labels, options = data.labels(), {"limit": args.limit, "threshold": args.annif_threshold}
+    found = annif_metrics(ranking, labels, **options)
+    groups = read_groups(args, len(data)) if args.by else {}
+    by = {v: annif_metrics(ranking[rows], [labels[i] for i in rows], **options) for v, rows in groups.items()}
     if args.json:
-        print(json.dumps(found))
+        print(json.dumps({**found, "by": by} if args.by else found))
     else:
-        rows = [[name, f"{v:.4f}" if isinstance(v, float) else f"{v:,}"] for name, v in found.items()]
-        print_table([["metric", "value"], *rows], title=f"as annif eval, limit {args.limit}", style=args.table)
+        columns = [found, *by.values()]
+        rows = [[n, *(f"{c[n]:.4f}" if isinstance(c[n], float) else f"{c[n]:,}" for c in columns)] for n in found]
+        header = ["metric", "all", *by] if args.by else ["metric", "value"]
+        title = f"as annif eval, limit {args.limit}" + (f", by {args.by}" if args.by else "")
+        print_table([header, *rows], title=title, style=args.table)
     if args.results_file:
         name = None if ranking.catalogue is None else ranking.catalogue.display_name
         table = annif_label_table(ranking, data.labels(), limit=args.limit, threshold=args.annif_threshold, names=name)

@@ -31,7 +31,7 @@ def check_evaluate_options(args: argparse.Namespace) -> None:
     """Raise for options of ``ramify evaluate`` that would have no effect."""
     is_annif = args.annif or args.rule is not None
     ignored = {"--deciles": args.deciles, "--ci": args.ci is not None}
-    ignored |= {"--filter": args.filter, "--ks": args.ks, "--by": args.by}
+    ignored |= {"--filter": args.filter, "--ks": args.ks}
     for option in [name for name, value in ignored.items() if value and is_annif]:
         raise ValueError(f"{option} has no effect on the metrics of Annif, which --annif and --rule print")
     if args.limit < 1:
