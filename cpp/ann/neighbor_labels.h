@@ -1,4 +1,4 @@
-// Labels near a query, merged with the labels of training samples near it (Astec).
+// Labels of the training samples near a query: merged with labels near it (Astec), or alone (KNN).
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ struct SampleLabels {
     const std::int64_t* indptr = nullptr;  // (samples + 1)
     const std::int32_t* labels = nullptr;  // below n_labels
     std::int64_t n_labels = 0;
+    const float* weights = nullptr;  // (samples) of their votes; null: 1
 };
 
 // The k best labels (rows, k) by  (1 - weight) · n_l + weight · v_l / max(v),  best first and equal ones by id, padded
@@ -24,5 +25,21 @@ struct SampleLabels {
 // found that have the label.
 void merge_neighbor_labels(const Found& labels, const Found& samples, const SampleLabels& sample_labels, float weight,
                            std::int64_t rows, std::int64_t k, int threads, std::int32_t* ids, float* scores);
+
+// What the samples near a query say about each label.
+struct Votes {
+    std::int32_t* ids = nullptr;  // (rows, k), padded with -1
+    float* votes = nullptr;       // fraction of the votes of all samples found
+    float* counts = nullptr;      // samples found that have the label
+    float* nearest = nullptr;     // largest similarity of one of them
+};
+
+// The k labels with the most votes, best first and equal ones by id, padded with -1 and -inf. A sample votes for its
+// labels with  weight · similarity ^ power; negative similarities do not vote. A label with a vote has at least
+// `least`, of which its penalty (n_labels) is taken off, so that equal votes are told apart. allowed (n_labels):
+// whether a label may be found; null: all of them.
+void vote_neighbor_labels(const Found& samples, const SampleLabels& sample_labels, float power, float least,
+                          const float* penalties, const std::uint8_t* allowed, std::int64_t rows, std::int64_t k,
+                          int threads, const Votes& out);
 
 }  // namespace ramify

@@ -45,11 +45,31 @@ Ranking py_search_ivf(PyCodes centroids, In<std::int64_t> indptr, In<std::int32_
 Ranking py_merge_neighbor_labels(PyFound labels, PyFound samples, PyLists sample_labels, std::int64_t n_labels,
                                  float weight, std::int64_t k, int threads) {
     const std::size_t n = std::get<0>(labels).shape(0);
-    const SampleLabels of_samples{std::get<0>(sample_labels).data(), std::get<1>(sample_labels).data(), n_labels};
+    const SampleLabels of_samples{std::get<0>(sample_labels).data(), std::get<1>(sample_labels).data(), n_labels,
+                                  nullptr};
     return give_ranking(n, k, [&](std::int32_t* ids, float* scores) {
         merge_neighbor_labels(found_view(labels), found_view(samples), of_samples, weight, ssize(n), k, threads, ids,
                               scores);
     });
+}
+
+std::tuple<Out<std::int32_t, 2>, Out<float, 2>, Out<float, 2>, Out<float, 2>> py_vote_neighbor_labels(
+    PyFound samples, PyLists sample_labels, std::optional<In<float>> weights, std::int64_t n_labels, float power,
+    float least, In<float> penalties, std::optional<In<std::uint8_t>> allowed, std::int64_t k, int threads) {
+    const std::size_t n = std::get<0>(samples).shape(0), width = static_cast<std::size_t>(k);
+    const SampleLabels of_samples{std::get<0>(sample_labels).data(), std::get<1>(sample_labels).data(), n_labels,
+                                  weights ? weights->data() : nullptr};
+    auto ids = std::make_unique_for_overwrite<std::int32_t[]>(n * width);
+    auto votes = std::make_unique_for_overwrite<float[]>(n * width);
+    auto counts = std::make_unique_for_overwrite<float[]>(n * width);
+    auto nearest = std::make_unique_for_overwrite<float[]>(n * width);
+    without_gil([&] {
+        vote_neighbor_labels(found_view(samples), of_samples, power, least, penalties.data(),
+                             allowed ? allowed->data() : nullptr, ssize(n), k, threads,
+                             {ids.get(), votes.get(), counts.get(), nearest.get()});
+    });
+    return {give(std::move(ids), {n, width}), give(std::move(votes), {n, width}), give(std::move(counts), {n, width}),
+            give(std::move(nearest), {n, width})};
 }
 
 }  // namespace
@@ -60,6 +80,9 @@ void bind_ann(nb::module_& m) {
           array("codes"), array("queries"), nb::arg("nprobe"), nb::arg("k"), nb::arg("ordered"), nb::arg("threads"));
     m.def("merge_neighbor_labels", py_merge_neighbor_labels, array("labels"), array("samples"), array("sample_labels"),
           nb::arg("n_labels"), nb::arg("weight"), nb::arg("k"), nb::arg("threads"));
+    m.def("vote_neighbor_labels", py_vote_neighbor_labels, array("samples"), array("sample_labels"),
+          array("weights").none(), nb::arg("n_labels"), nb::arg("power"), nb::arg("least"), array("penalties"),
+          array("allowed").none(), nb::arg("k"), nb::arg("threads"));
 }
 
 }  // namespace ramify

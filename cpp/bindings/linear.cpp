@@ -7,6 +7,7 @@
 #include "bindings/common.h"
 #include "linear/balanced_2means.h"
 #include "linear/beam.h"
+#include "linear/boosted.h"
 #include "linear/candidates.h"
 #include "linear/kmeans.h"
 #include "linear/ovr_solver.h"
@@ -265,9 +266,20 @@ private:
         kept_;
 };
 
+Out<float> py_score_boosted(In<std::int64_t> indptr, In<std::int32_t> features, In<float> thresholds,
+                            In<std::uint32_t> masks, In2<float> leaves, In2<float> X, int threads) {
+    const BoostedView trees{ssize(leaves.shape(0)), indptr.data(), features.data(),
+                            thresholds.data(),      masks.data(),  leaves.data()};
+    auto scores = std::make_unique_for_overwrite<float[]>(X.shape(0));
+    without_gil([&] { score_boosted(trees, X.data(), ssize(X.shape(0)), ssize(X.shape(1)), threads, scores.get()); });
+    return give(std::move(scores), {X.shape(0)});
+}
+
 }  // namespace
 
 void bind_linear(nb::module_& m) {
+    m.def("score_boosted", py_score_boosted, array("indptr"), array("features"), array("thresholds"), array("masks"),
+          array("leaves"), array("X"), nb::arg("threads"));
     m.attr("MARGIN_BONUS") = margin_bonus;
 
     nb::class_<KMeansOptions>(m, "KMeansOptions")

@@ -5,6 +5,7 @@
 #include "matrix/csr_topk.h"
 #include "matrix/dense.h"
 #include "matrix/metrics.h"
+#include "matrix/nearest_rows.h"
 #include "matrix/rankings.h"
 #include "matrix/spmm.h"
 
@@ -32,6 +33,17 @@ CsrParts py_spmm(const Csr& a, const Csr& b, std::int64_t n_columns, bool unit_n
                                     static_cast<const Index*>(left.indptr.data()),
                                     static_cast<const Index*>(left.indices.data()), left.data->data()};
         return give_rows([&] { return spmm(a_view, b_view, unit_norm, threads); });
+    });
+}
+
+Ranking py_nearest_rows(In<std::int64_t> indptr, In<std::int32_t> samples, In<float> values, std::int64_t n_samples,
+                        const Csr& queries, std::int64_t k, int threads) {
+    const Csr::Arrays parts = queries.arrays();
+    const PostingsView postings{n_samples, ssize(indptr.shape(0)) - 1, indptr.data(), samples.data(), values.data()};
+    return parts.visit(postings.n_columns, [&](const auto& view) {
+        return give_ranking(static_cast<std::size_t>(view.rows), k, [&](std::int32_t* ids, float* products) {
+            nearest_rows(postings, view, k, threads, ids, products);
+        });
     });
 }
 
@@ -122,6 +134,8 @@ void bind_matrix(nb::module_& m) {
     m.def("is_canonical", py_is_canonical, nb::arg("matrix"), nb::arg("n_rows"), nb::arg("n_columns"),
           nb::arg("limit"));
     m.def("spmm", py_spmm, nb::arg("a"), nb::arg("b"), nb::arg("n_columns"), nb::arg("unit_norm"), nb::arg("threads"));
+    m.def("nearest_rows", py_nearest_rows, array("indptr"), array("samples"), array("values"), nb::arg("n_samples"),
+          nb::arg("queries"), nb::arg("k"), nb::arg("threads"));
     m.def("spmm_dense", py_spmm_dense, nb::arg("a"), array("b"), nb::arg("threads"));
     m.def("ranking_hits", py_ranking_hits, array("ids"), nb::arg("truth"), nb::arg("n_labels"), nb::arg("threads"));
     m.def("ranking_sums", py_ranking_sums, array("ids"), nb::arg("truth"), array("cutoffs"), array("weights"),

@@ -4,6 +4,7 @@
 #include "ann/code_kernel.h"
 #include "core/vector_kernel.h"
 #include "linear/beam_kernel.h"
+#include "linear/boosted_kernel.h"
 #include "linear/candidate_kernel.h"
 #include "linear/ovr_kernel.h"
 #include "matrix/hits_kernel.h"
@@ -27,6 +28,7 @@ struct HotKernels {
     AddHits add_hits;
     ScoreFeatures score_features;
     LayerKernels layers;
+    BoostedSums boosted_sums;
 };
 
 }  // namespace ramify

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from ramify.models.deepxml.lightdxml import LightDXML
     from ramify.models.elias.model import Elias
     from ramify.models.ensemble import Ensemble
+    from ramify.models.hybrid.model import Hybrid
+    from ramify.models.knn import KNN
+    from ramify.models.label_matcher import LabelMatcher
     from ramify.models.neural_one_vs_all import NeuralOneVsAll
     from ramify.models.one_vs_all import OneVsAll
     from ramify.models.popular import Popular
@@ -88,6 +91,9 @@ _MODULE_OF = {
     "LightDXML": "ramify.models.deepxml.lightdxml",
     "Elias": "ramify.models.elias.model",
     "Ensemble": "ramify.models.ensemble",
+    "Hybrid": "ramify.models.hybrid.model",
+    "KNN": "ramify.models.knn",
+    "LabelMatcher": "ramify.models.label_matcher",
     "NeuralOneVsAll": "ramify.models.neural_one_vs_all",
     "OneVsAll": "ramify.models.one_vs_all",
     "Popular": "ramify.models.popular",
@@ -115,7 +121,7 @@ _MODULE_OF = {
 }
 _MODULES = ("datasets", "features", "metrics", "report")
 
-__all__ = [
+__all__ = [  # noqa: RUF022 (in the order of sorted())
     "AnnConfig",
     "AnnIndex",
     "Astec",
@@ -130,10 +136,13 @@ __all__ = [
     "ExpectedCount",
     "Explanation",
     "GraphReport",
+    "Hybrid",
+    "KNN",
     "LabelCatalogue",
     "LabelEncoderConfig",
     "LabelFilter",
     "LabelGraph",
+    "LabelMatcher",
     "LabelTree",
     "LabelVocabulary",
     "LightDXML",

@@ -88,6 +88,28 @@ class Tfidf:
         threads: int,
     ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
 
+def name_trie(
+    analyzer: Analyzer, names: list[str]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]: ...
+
+class NameMatcher:
+    def __init__(
+        self,
+        analyzer: Analyzer,
+        offsets: NDArray[np.uint64],
+        bytes: NDArray[np.uint8],
+        slots: NDArray[np.uint8],
+        hash_key: NDArray[np.uint64],
+        indptr: NDArray[np.int64],
+        edge_words: NDArray[np.int32],
+        edge_nodes: NDArray[np.int32],
+        node_names: NDArray[np.int32],
+        n_names: int,
+    ) -> None: ...
+    def match(
+        self, texts: list[str], n_fields: int, threads: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]: ...
+
 class XmcText:
     def __init__(self, n_features: int, n_labels: int, with_labels: bool, first_line: int, threads: int) -> None: ...
     def feed(self, chunk: NDArray[np.uint8], last: bool, stop_at_bad: bool) -> int: ...
@@ -102,6 +124,15 @@ def is_canonical(matrix: scipy.sparse.csr_matrix, n_rows: int, n_columns: int, l
 def spmm(
     a: scipy.sparse.csr_matrix, b: scipy.sparse.csr_matrix, n_columns: int, unit_norm: bool, threads: int
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def nearest_rows(
+    indptr: NDArray[np.int64],
+    samples: NDArray[np.int32],
+    values: NDArray[np.float32],
+    n_samples: int,
+    queries: scipy.sparse.csr_matrix,
+    k: int,
+    threads: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def spmm_dense(a: scipy.sparse.csr_matrix, b: NDArray[np.float32], threads: int) -> NDArray[np.float32]: ...
 def ranking_hits(
     ids: NDArray[np.int32], truth: scipy.sparse.csr_matrix, n_labels: int, threads: int
@@ -129,6 +160,15 @@ def list_topk(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def dense_products(table: NDArray[np.float32], vectors: NDArray[np.float32], threads: int) -> NDArray[np.float32]: ...
 def unit_rows(vectors: NDArray[np.float32], threads: int) -> NDArray[np.float32]: ...
+def score_boosted(
+    indptr: NDArray[np.int64],
+    features: NDArray[np.int32],
+    thresholds: NDArray[np.float32],
+    masks: NDArray[np.uint32],
+    leaves: NDArray[np.float32],
+    X: NDArray[np.float32],
+    threads: int,
+) -> NDArray[np.float32]: ...
 
 MARGIN_BONUS: float = 1e-05
 
@@ -418,3 +458,15 @@ def merge_neighbor_labels(
     k: int,
     threads: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+def vote_neighbor_labels(
+    samples: tuple[NDArray[np.int32], NDArray[np.float32]],
+    sample_labels: tuple[NDArray[np.int64], NDArray[np.int32]],
+    weights: NDArray[np.float32] | None,
+    n_labels: int,
+    power: float,
+    least: float,
+    penalties: NDArray[np.float32],
+    allowed: NDArray[np.uint8] | None,
+    k: int,
+    threads: int,
+) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]: ...

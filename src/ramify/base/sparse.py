@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError
-from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import AnyArray, BoolArray, Csr, FloatArray, IntArray, LongArray
 
 MAX_COLUMNS = 2**31 - 1
 """Features or labels at most: their ids have 32 bits."""
@@ -162,3 +162,14 @@ def normalize_rows(matrix: Any) -> Any:
     norms = np.sqrt(np.maximum(squares[matrix.indptr[1:]] - squares[matrix.indptr[:-1]], 0.0))
     scale = np.repeat(np.where(norms > 0, norms, 1.0), np.diff(matrix.indptr))
     return csr_from_parts((matrix.data / scale).astype(np.float32), matrix.indices, matrix.indptr, matrix.shape)
+
+
+def is_stored(matrix: Csr, rows: AnyArray, columns: AnyArray) -> BoolArray:
+    """Whether each entry (m,) is stored in a canonical CSR matrix; a column of -1 is not."""
+    width = np.int64(matrix.shape[1])
+    keys = entry_rows(matrix) * width + matrix.indices
+    wanted = rows * width + columns
+    if not len(keys):
+        return np.zeros(len(wanted), bool)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.asarray((keys[at] == wanted) & (np.asarray(columns) >= 0))

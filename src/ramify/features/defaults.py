@@ -30,6 +30,14 @@ def text_features() -> Concat:
     return Concat(parts=(Tfidf(**common), stems), weights=(0.75, 0.75))
 
 
+def neighbor_features() -> Tfidf:
+    """TF-IDF of stems: the default of models that compare texts with each other.
+
+    The first words count more, as in `text_features`; parts of words make texts alike that are not.
+    """
+    return Tfidf(sublinear_tf=True, stemmer="auto", lead_words=12, lead_weight=4.0)
+
+
 @dataclass(frozen=True)
 class Suggestion:
     """Features for texts, with the reason and the fraction of documents in each language."""

@@ -22,6 +22,9 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "neural-one-vs-all": ("ramify.models.neural_one_vs_all", "NeuralOneVsAll"),
     "astec": ("ramify.models.deepxml.astec", "Astec"),
     "lightdxml": ("ramify.models.deepxml.lightdxml", "LightDXML"),
+    "knn": ("ramify.models.knn", "KNN"),
+    "label-matcher": ("ramify.models.label_matcher", "LabelMatcher"),
+    "hybrid": ("ramify.models.hybrid.model", "Hybrid"),
     "ensemble": ("ramify.models.ensemble", "Ensemble"),
 }
 """Module and class of each model; modules are imported on first use."""

@@ -35,6 +35,7 @@ from ramify.models.memory import OVERHEAD
 from ramify.models.training_data import TrainingData
 from ramify.rank.decision_rule import DecisionRule
 from ramify.rank.decisions import load_rule
+from ramify.rank.evidence import Evidence
 from ramify.rank.explanation import Explanation, Level, Neighbor
 from ramify.rank.filters import LabelFilter, Predicate, make_filter
 from ramify.rank.probabilities import Calibration
@@ -366,6 +367,11 @@ class Model(Estimator, Config):
     def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
         """Estimated bytes at the largest stage of a training; here those of the labels alone."""
         return 24 * int(Y.nnz) + 60 * int(Y.shape[1])
+
+    def _evidence(self, inputs: Inputs, k: int) -> Evidence:
+        """Return what the model knows about the k labels that it finds for each row; the first column is the score."""
+        ids, scores = self._predict_topk(inputs, min(k, self.n_labels))
+        return Evidence.of_ranking(ids, {"score": scores})
 
     def _explain_levels(self, inputs: Inputs, label_id: int) -> list[Level] | None:
         """Exact contributions to the score of a label; None: the model is not linear."""

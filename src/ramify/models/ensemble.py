@@ -19,12 +19,13 @@ from ramify.io.inputs import Inputs, take_rows
 from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.ranking import ndcg_by_row
-from ramify.models import model_class
 from ramify.models.base import Model
+from ramify.models.members import describe_members, load_members, members_of, save_members
 from ramify.models.training_data import TrainingData
 from ramify.rank.combine import Combination, combine_rankings
 from ramify.rank.filters import LabelFilter
 
+OWNER = "an Ensemble"
 WIDTH = 100
 """Minimum number of labels that each model ranks."""
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)
@@ -191,23 +192,18 @@ class Ensemble(Model):
 
     def to_dict(self) -> dict[str, Any]:
         """Nested parameters as plain values; each model with its kind."""
-        models = [{"kind": model.kind, "params": model.to_dict()} for model in self.models]
-        return {**super().to_dict(), "models": models}
+        return {**super().to_dict(), "models": describe_members(self.models)}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Restore what `to_dict` returned."""
-        return super().from_dict({**values, "models": _models_of(values.get("models", ()))})
+        return super().from_dict({**values, "models": members_of(values.get("models", ()), OWNER)})
 
     def _set(self, path: str, value: Any) -> None:
-        super()._set(path, _models_of(value) if path == "models" else value)
+        super()._set(path, members_of(value, OWNER) if path == "models" else value)
 
     def _save(self, writer: StoreWriter) -> dict[str, Any]:
-        parts = [
-            {"kind": model.kind, "params": model.to_dict(), "state": model.write_state(writer.part(f"model{i}_"))}
-            for i, model in enumerate(self.models_)
-        ]
-        return {"models": parts, "weights": self.weights_}
+        return {"models": save_members(self.models_, writer), "weights": self.weights_}
 
     def _load(self, store: Store, state: Any) -> None:
         parts = state.get("models") if isinstance(state, dict) else None
@@ -217,16 +213,7 @@ class Ensemble(Model):
         if not all(type(weight) in (int, float) and 0 <= weight < 1e30 for weight in weights):
             raise ModelFormatError(f"the manifest of {store.path} has weights of the ensemble that are not weights")
         self.weights_ = [float(weight) for weight in weights]
-        self.models_ = []
-        for i, info in enumerate(parts):
-            part = store.part(f"model{i}_", info)
-            try:
-                cls = model_class(part.kind)
-            except ValueError as error:
-                raise ModelFormatError(f"{store.path}: {error}") from error
-            self.models_.append(cls.from_store(part))
-            if self.models_[-1].n_labels != self.n_labels:
-                raise ModelFormatError(f"{store.path}: the models of the ensemble have different numbers of labels")
+        self.models_ = load_members(store, parts, self.n_labels, "the ensemble")
 
 
 def _first(models: Sequence[Model]) -> Model:
@@ -236,18 +223,3 @@ def _first(models: Sequence[Model]) -> Model:
             '--set \'models=["xr-linear", "one-vs-all"]\''
         )
     return models[0]
-
-
-def _models_of(values: Any) -> tuple[Model, ...]:
-    """Return models given as models, as keys, or as keys with parameters (in files and in the shell)."""
-    models = []
-    for entry in values if isinstance(values, list | tuple) else [values]:
-        if isinstance(entry, Model):
-            models.append(entry)
-        elif isinstance(entry, str):
-            models.append(model_class(entry)())
-        elif isinstance(entry, dict) and isinstance(entry.get("kind"), str) and set(entry) <= {"kind", "params"}:
-            models.append(model_class(entry["kind"]).from_dict(entry.get("params", {})))
-        else:
-            raise ValueError(f"a model of an Ensemble is given by its key, or by kind and params; got {entry!r}")
-    return tuple(models)

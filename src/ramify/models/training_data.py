@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.sparse import csr_from_parts
 from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs, take_rows
@@ -48,3 +49,15 @@ class TrainingData(NamedTuple):
         if Y.nnz == 0:
             raise DataError("no row with a weight above 0 has a label; there is nothing to train on")
         return self._replace(inputs=take_rows(self.inputs, rows), Y=Y, sample_weight=weights[rows]), rows
+
+    def with_catalogue_labels(self) -> TrainingData:
+        """Return the data with the labels of the catalogue that no sample has, behind the others."""
+        new = [] if self.catalogue is None else [label for label in self.catalogue if label not in self.labels.ids]
+        # Files have texts: the catalogue knows the label 7 as "7".
+        known = {str(label) for label in self.labels} if new else set()
+        new = [label for label in new if label not in known]
+        if not new:
+            return self
+        labels = LabelVocabulary([*self.labels, *new])
+        Y = csr_from_parts(self.Y.data, self.Y.indices, self.Y.indptr, (self.Y.shape[0], len(labels)))
+        return self._replace(Y=Y, labels=labels)

@@ -25,6 +25,7 @@ __all__ = [
     "pack_features",
     "pack_weights",
     "rank_candidates",
+    "score_boosted",
     "score_candidates",
 ]
 
@@ -192,6 +193,20 @@ def rank_candidates(
 
 ScoreTree = tuple[IntArray, DoubleArray, IntArray, IntArray, FloatArray, int]
 """Feature, threshold, left, right and value of each node of a decision tree, and its depth."""
+
+
+def score_boosted(
+    trees: tuple[LongArray, IntArray, FloatArray, AnyArray, FloatArray], X: FloatArray, threads: int
+) -> FloatArray:
+    """Sum of the leaves (n,) that rows X (n, d) reach in boosted trees of at most 32 leaves.
+
+    `trees` are the row pointers of the splits of each tree; feature, threshold and remaining leaves (bits, uint32) of
+    each split; and the values of the leaves (trees, 32). See cpp/linear/boosted_kernel.h.
+    """
+    indptr, features, thresholds, masks, leaves = trees
+    if len(indptr) != len(leaves) + 1 or leaves.shape[1:] != (32,):
+        raise ValueError(f"boosted trees have {len(indptr) - 1} and {leaves.shape} leaves")
+    return _core.score_boosted(indptr, features, thresholds, masks, leaves, X, threads)
 
 
 def _checked(

@@ -19,6 +19,7 @@ __all__ = [
     "isa",
     "largest_entries",
     "list_topk",
+    "nearest_rows",
     "ranking_hits",
     "ranking_sums",
     "spmm",
@@ -49,6 +50,18 @@ def isa() -> str:
 def is_canonical(matrix: Csr, limit: float) -> bool:
     """Whether a float32 CSR matrix is intact, sorted, without duplicate columns, and within ±limit; in one pass."""
     return _core.is_canonical(matrix, matrix.shape[0], matrix.shape[1], limit)
+
+
+def nearest_rows(
+    indptr: LongArray, samples: IntArray, values: FloatArray, n_samples: int, queries: Csr, k: int, threads: int
+) -> tuple[IntArray, FloatArray]:
+    """Ids and inner products (m, k) of the samples nearest to queries (m × d), exactly; only products above 0.
+
+    The samples are an inverted index: those with a value in column c from indptr[c] to indptr[c + 1].
+    """
+    if queries.shape[1] != len(indptr) - 1 or len(samples) != len(values) or k < 1:
+        raise ValueError(f"queries have {queries.shape[1]} columns, the index {len(indptr) - 1}; k = {k}")
+    return _core.nearest_rows(indptr, samples, values, n_samples, queries, k, threads)
 
 
 def csr_topk(matrix: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:

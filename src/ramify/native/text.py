@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ramify import _core
-from ramify._core import Analyzer, CorpusCounts, Tfidf, XmcText, term_slots
+from ramify._core import Analyzer, CorpusCounts, NameMatcher, Tfidf, XmcText, name_trie, term_slots
 from ramify.base.types import AnyArray
 
 __all__ = [
@@ -16,10 +16,12 @@ __all__ = [
     "STEMMERS",
     "Analyzer",
     "CorpusCounts",
+    "NameMatcher",
     "Tfidf",
     "XmcText",
     "detect_languages",
     "make_analyzer",
+    "name_trie",
     "stem_words",
     "term_hash_key",
     "term_slots",

@@ -125,7 +125,8 @@ def fill_up(ids: IntArray, scores: FloatArray, label_filter: LabelFilter, counts
     by_frequency = label_filter.ids[np.argsort(-counts[label_filter.ids], kind="stable")]
     for row in np.flatnonzero(ids[:, -1] < 0):
         n = int((ids[row] >= 0).sum())
-        rest = by_frequency[~np.isin(by_frequency, ids[row, :n])][: ids.shape[1] - n]
+        first = by_frequency[: ids.shape[1]]  # at most n of them are in the row
+        rest = first[~np.isin(first, ids[row, :n])][: ids.shape[1] - n]
         lowest = scores[row, n - 1] if n else np.float32(0)
         ids[row, n : n + len(rest)] = rest
         scores[row, n : n + len(rest)] = lowest - np.abs(lowest) * np.float32(0.5)

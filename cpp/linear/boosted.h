@@ -1,0 +1,14 @@
+// Scores of rows by boosted trees.
+#pragma once
+
+#include <cstdint>
+
+#include "linear/boosted_kernel.h"
+
+namespace ramify {
+
+// scores[i]: the sum of the leaves that row i of X (n, n_features) reaches, one for each tree.
+void score_boosted(const BoostedView& trees, const float* X, std::int64_t n, std::int64_t n_features, int threads,
+                   float* scores);
+
+}  // namespace ramify

@@ -1,0 +1,1 @@
+"""One learned ranker over the evidence of several models."""

@@ -1,0 +1,317 @@
+"""One learned ranker over the evidence of several models.
+
+Linear and neural classifiers know a label by its training samples. Its name and the labels of similar samples say more:
+how much of each to believe depends on the sample and on the label. The candidates of a sample are the union of what the
+members find. For each (sample, label) pair boosted trees estimate the probability that the label is right, from the
+scores and ranks of the members, their agreement, how frequent the label is, and what members say beside their score.
+
+The trees learn from training rows that the members were not trained on (stacking, Wolpert 1992): members are trained on
+parts of the rows, predict the others, and are then trained again on all rows. With `labels="catalogue"` some labels are
+hidden from the members meanwhile, so that the trees learn what speaks for a label that has no training sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+
+from ramify import native
+from ramify.base.config import param
+from ramify.base.errors import ModelFormatError
+from ramify.base.threads import resolve_threads
+from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
+from ramify.io.catalogue import LabelCatalogue
+from ramify.io.inputs import Inputs, take_rows
+from ramify.io.store import Store, StoreWriter
+from ramify.models.base import Model
+from ramify.models.hybrid.pairs import Pairs, feature_names, make_pairs
+from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
+from ramify.models.knn import KNN
+from ramify.models.label_matcher import LabelMatcher
+from ramify.models.members import describe_members, load_members, members_of, save_members
+from ramify.models.training_data import TrainingData
+from ramify.models.xrlinear import XRLinear
+from ramify.rank.boosted import BoostedTrees, fit_boosted
+from ramify.rank.explanation import Neighbor
+from ramify.rank.filters import LabelFilter
+from ramify.rank.frequency import LEAST, FrequencyOrder
+
+OWNER = "a Hybrid"
+BLOCK = 2048
+"""Rows whose pairs are in memory at a time."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Hybrid(Model):
+    """Ranks what several models find, by everything that they know.
+
+    Without `members` these are `XRLinear` and `KNN` and, of texts whose labels have names (`label_catalogue=` of
+    `fit`), `LabelMatcher`. The scores are probabilities.
+
+    >>> texts, labels = ["red fox", "grey hen", "red hen"] * 4, [["fox"], ["hen"], ["hen"]] * 4
+    >>> model = Hybrid(n_trees=5).fit(texts, labels, label_catalogue={"fox": "fox", "hen": "hen"})
+    >>> model.predict_topk(["a fox"], k=1).labels()[0][0][0]
+    'fox'
+    """
+
+    kind: ClassVar[str] = "hybrid"
+    scores_are_probabilities: ClassVar[bool] = True
+
+    members: tuple[Model, ...] = param((), "models whose evidence is ranked; none: chosen by the data", positional=True)
+    labels: Literal["seen", "catalogue"] = param(
+        "seen", "'catalogue': labels of the catalogue without a training sample can be predicted too; 'seen': not"
+    )
+    n_candidates: int = param(100, "labels that each member finds for a sample; raising it costs time", low=1)
+    n_trees: int = param(120, "boosted trees of the ranker", low=1)
+    n_leaves: int = param(31, "leaves of a tree", low=2, high=32)
+    learning_rate: float = param(0.1, "step size of the boosting; lowering it needs more trees", low=1e-4, high=1)
+    n_folds: int | None = param(
+        None,
+        "parts that the training rows are split into: members trained on the others predict each, for the ranker to "
+        "learn from; 1: a single part of `max_rows`; None: 3, or 1 where a tenth of the rows is enough",
+        low=1,
+    )
+    max_rows: int = param(9000, "training rows that the ranker learns from", low=1)
+    hidden: float = param(0.1, "fraction of the labels that members do not see, with labels='catalogue'", low=0, high=1)
+
+    # ---- training ----
+
+    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
+        members = self.members or self._default_members(inputs, has_names=True)
+        pairs = 4 * 40 * len(members) * self.n_candidates * min(self.max_rows, len(inputs))
+        return sum(model._training_bytes(inputs, Y) for model in members) + pairs
+
+    def _default_members(self, inputs: Inputs, has_names: bool) -> tuple[Model, ...]:
+        common: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "verbose": self.verbose}
+        members: list[Model] = [XRLinear(**common), KNN(**common)]
+        if has_names and inputs.kind in ("text", "fields"):
+            members.append(LabelMatcher(**common))
+        return tuple(members)
+
+    def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
+        data = super()._check_training_data(X, y, label_catalogue)
+        return data.with_catalogue_labels() if self.labels == "catalogue" else data
+
+    def _fit(self, data: TrainingData) -> None:
+        members = self.members or self._default_members(data.inputs, data.catalogue is not None)
+        names = _names_by_id(data)
+        folds = fold_rows(data.Y, self.n_folds, self.max_rows, self.seed)
+        is_open = self.labels == "catalogue"
+        keys = _keys(members)
+        out_of_fold = OutOfFold(keys)
+        for i, (rows, held) in enumerate(folds):
+            Y = data.Y[rows]
+            if is_open:
+                Y = hide_labels(Y, self.hidden, self.seed + i)
+            models = self._fit_members(members, data, rows, Y, names)
+            counts = np.bincount(Y.indices, minlength=Y.shape[1])
+            weights = None if data.sample_weight is None else data.sample_weight[held]
+            held_inputs = take_rows(data.inputs, held)
+            for start in range(0, len(held), BLOCK):
+                part = np.arange(start, min(start + BLOCK, len(held)))
+                found = [model._evidence(take_rows(held_inputs, part), self.n_candidates) for model in models]
+                pairs = make_pairs(found, len(part), Y.shape[1], counts)
+                if not is_open:  # such a label is no candidate of the final members
+                    pairs = pairs.take(counts[pairs.ids] > 0)
+                out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
+        features, targets, weights = out_of_fold.training_set(self.seed)
+        self.trees_ = fit_boosted(
+            features, targets, n_trees=self.n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
+            sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
+        )  # fmt: skip
+        self.shares_ = out_of_fold.summary()
+        self.__dict__.pop("_by_frequency", None)
+        self.members_ = self._fit_members(members, data, np.arange(len(data.inputs)), data.Y, names)
+        counts = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
+        for model in self.members_:
+            model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
+            model.catalogue_ = None
+        first = take_rows(data.inputs, np.arange(1))
+        found = [model._evidence(first, self.n_candidates) for model in self.members_]
+        self.feature_names_ = feature_names(found, keys)
+
+    @staticmethod
+    def _fit_members(
+        members: Sequence[Model], data: TrainingData, rows: LongArray, Y: Csr, names: LabelCatalogue | None
+    ) -> list[Model]:
+        weights = None if data.sample_weight is None else data.sample_weight[rows]
+        inputs = take_rows(data.inputs, rows).data
+        return [model.clone().fit(inputs, Y, sample_weight=weights, label_catalogue=names) for model in members]
+
+    # ---- prediction ----
+
+    def _pairs(self, inputs: Inputs, width: int) -> Pairs:
+        found = [model._evidence(inputs, width) for model in self.members_]
+        return make_pairs(found, len(inputs), self.n_labels, self.label_counts_.counts)
+
+    def _scores(self, pairs: Pairs, threads: int) -> FloatArray:
+        """Probabilities (m,) of pairs; without trees, which need data, what the members agree on."""
+        if self.trees_ is None:
+            scores = pairs.features[:, 2] * np.float32(0.98)
+        else:
+            scores = self.trees_(pairs.features, threads)
+        return self._frequency.adjusted(scores, pairs.ids)
+
+    def _found(self, inputs: Inputs, k: int, allowed: AnyArray | None) -> tuple[IntArray, FloatArray]:
+        threads = resolve_threads(self.threads, len(inputs))
+        parts = []
+        for start in range(0, max(1, len(inputs)), BLOCK):
+            part = (
+                inputs if len(inputs) <= BLOCK else take_rows(inputs, np.arange(start, min(start + BLOCK, len(inputs))))
+            )
+            pairs = self._pairs(part, max(k, self.n_candidates))
+            if allowed is not None:
+                pairs = pairs.take(allowed[pairs.ids])
+            matrix = pairs.to_csr(self._scores(pairs, threads), (len(part), self.n_labels))
+            parts.append(native.matrix.csr_topk(matrix, k, threads))
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+    @property
+    def _frequency(self) -> FrequencyOrder:
+        if "_by_frequency" not in self.__dict__:
+            self._by_frequency = FrequencyOrder.of(self.label_counts_.counts)
+        return self._by_frequency
+
+    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        ids, scores = self._found(inputs, k, None)
+        self._frequency.fill(ids, scores)
+        return ids, scores
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the allowed candidates; where there are too few, the first member finds more."""
+        if not len(label_filter):
+            return super()._predict_allowed(inputs, k, label_filter)
+        ids, scores = self._found(inputs, k, label_filter.allowed)
+        wanted = min(k, len(label_filter))
+        rows = np.flatnonzero(ids[:, wanted - 1] < 0)
+        if len(rows):
+            more, _ = self.members_[0]._predict_allowed(take_rows(inputs, rows), wanted, label_filter)
+            for row, others in zip(rows, more, strict=True):
+                n = int((ids[row] >= 0).sum())
+                rest = others[(others >= 0) & ~np.isin(others, ids[row, :n])][: wanted - n]
+                ids[row, n : n + len(rest)] = rest
+                scores[row, n : n + len(rest)] = LEAST * (1 - np.arange(n + 1, n + len(rest) + 1) / (k + 1))
+        return ids, scores
+
+    # ---- explanations ----
+
+    def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
+        pairs = self._pairs(inputs, self.n_candidates)
+        at = np.flatnonzero(pairs.ids == label_id)
+        parts: dict[str, float] = {}
+        for model, key in zip(self.members_, _keys(self.members_), strict=True):
+            for name in ("score", "rank"):
+                column = self.feature_names_.index(f"{key} {name}")
+                value = float(pairs.features[at[0], column]) if len(at) else -1.0
+                if value >= 0:
+                    parts[f"{key}: {name}"] = value + (name == "rank")
+            parts |= {f"{key}: {name}": value for name, value in model._explain_parts(inputs, label_id).items()}
+        return parts
+
+    def _explain_neighbors(self, inputs: Inputs, label_id: int) -> list[Neighbor]:
+        found = [model._explain_neighbors(inputs, label_id) for model in self.members_]
+        return next((neighbors for neighbors in found if neighbors), [])
+
+    def report(self, X: Any = None, y: Any = None) -> dict[str, list[list[str]]]:
+        """Return a table of what each member brought, on training rows that it was not trained on."""
+        self._check_fitted()
+        header = ["member", "P@1 alone", "nDCG@5 alone", "true labels found", "found by no other"]
+        rows = [[str(share["kind"]), *(f"{share[key]:.2f}" for key in SHARES)] for share in self.shares_]
+        return {"What each member brought": [header, *rows]} if rows else {}
+
+    # ---- files ----
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested parameters as plain values; each member with its kind."""
+        return {**super().to_dict(), "members": describe_members(self.members)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Restore what `to_dict` returned."""
+        return super().from_dict({**values, "members": members_of(values.get("members", ()), OWNER)})
+
+    def _set(self, path: str, value: Any) -> None:
+        super()._set(path, members_of(value, OWNER) if path == "members" else value)
+
+    def _save(self, writer: StoreWriter) -> dict[str, Any]:
+        return {
+            "members": save_members(self.members_, writer),
+            "trees": None if self.trees_ is None else self.trees_.save_to(writer, "trees_"),
+            "features": self.feature_names_,
+            "shares": self.shares_,
+        }
+
+    def _load(self, store: Store, state: Any) -> None:
+        parts = state.get("members") if isinstance(state, dict) else None
+        if not isinstance(parts, list) or not parts:
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the members")
+        names, shares = state.get("features"), state.get("shares")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the features of the ranker")
+        if not isinstance(shares, list) or not all(_is_share(share) for share in shares):
+            raise ModelFormatError(f"the manifest of {store.path} does not describe what the members brought")
+        self.members_, self.feature_names_, self.shares_ = (
+            load_members(store, parts, self.n_labels, OWNER),
+            names,
+            shares,
+        )
+        if any(
+            model.input_kind_ != self.input_kind_ or model.n_features_in_ != self.n_features_in_
+            for model in self.members_
+        ):
+            raise ModelFormatError(f"{store.path}: the members were trained on other kinds of input")
+        trees, info = None, state.get("trees")
+        if info is not None:
+            trees = BoostedTrees.load_from(store, info, "trees_", len(names))
+        self.trees_ = trees
+        expected = feature_names(
+            [model._evidence(_empty_inputs(self.input_kind_, self.n_features_in_), 1) for model in self.members_],
+            _keys(self.members_),
+        )
+        if expected != names:
+            raise ModelFormatError(f"{store.path}: the ranker was trained on the evidence of other members")
+
+
+def _keys(models: Sequence[Model]) -> list[str]:
+    """Keys of members: their kinds, numbered where a kind occurs again."""
+    keys = list[str]()
+    for model in models:
+        n = sum(other.kind == model.kind for other in models[: len(keys)])
+        keys.append(model.kind if n == 0 else f"{model.kind} {n + 1}")
+    return keys
+
+
+SHARES = ("P@1", "nDCG@5", "recall", "alone")
+"""What is said about a member, in %."""
+
+
+def _is_share(share: Any) -> bool:
+    return (
+        isinstance(share, dict)
+        and isinstance(share.get("kind"), str)
+        and all(isinstance(share.get(key), float) for key in SHARES)
+    )
+
+
+def _names_by_id(data: TrainingData) -> LabelCatalogue | None:
+    """Catalogue of the labels by their ids, as members are trained on an indicator."""
+    if data.catalogue is None:
+        return None
+    entries = ((i, data.catalogue.get_entry(label)) for i, label in enumerate(data.labels))
+    return LabelCatalogue({i: entry for i, entry in entries if entry is not None})
+
+
+def _empty_inputs(kind: str, n_features: int | None) -> Inputs:
+    """Inputs without a row."""
+    if kind in ("text", "fields"):
+        return Inputs(kind, [], None)  # type: ignore[arg-type]
+    from scipy import sparse
+
+    shape = (0, int(n_features or 0))
+    empty = np.empty(shape, np.float32) if kind == "dense" else sparse.csr_matrix(shape, dtype=np.float32)
+    return Inputs(kind, empty, n_features)  # type: ignore[arg-type]

@@ -1,0 +1,93 @@
+"""Features of (sample, label) pairs from the evidence of several models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ramify.base.sparse import csr_from_parts, indptr_from_counts
+from ramify.base.types import AnyArray, BoolArray, Csr, FloatArray, IntArray, LongArray
+from ramify.rank.evidence import Evidence
+
+ABSENT = np.float32(-1)
+"""Value of the features of a model that has not found the label."""
+OWN = ("frequency", "found", "agreement")
+"""Features of a pair beside those of the models: how frequent the label is, how many models have found it, and the mean
+of their scores relative to the best of the sample."""
+
+
+class Pairs(NamedTuple):
+    """The candidates of n samples: the union of what the models have found.
+
+    Attributes
+    ----------
+    rows, ids : (m,) sample and label, by ascending samples and labels
+    features : (m, d)
+    """
+
+    rows: LongArray
+    ids: IntArray
+    features: FloatArray
+
+    def to_csr(self, values: FloatArray, shape: tuple[int, int]) -> Csr:
+        """Return values (m,) of the pairs as a matrix (n × L)."""
+        indptr = indptr_from_counts(np.bincount(self.rows, minlength=shape[0])).astype(np.int32)
+        return csr_from_parts(values, self.ids, indptr, shape)
+
+    def take(self, chosen: BoolArray) -> Pairs:
+        """Return some of the pairs."""
+        return Pairs(self.rows[chosen], self.ids[chosen], self.features[chosen])
+
+
+def feature_names(evidence: Sequence[Evidence], keys: Sequence[str]) -> list[str]:
+    """Names of the columns of `make_pairs`, for models with the given keys."""
+    names = list(OWN)
+    for found, key in zip(evidence, keys, strict=True):
+        names += [f"{key} {name}" for name in found.columns]
+        names += [f"{key} rank", f"{key} relative", f"{key} best"]
+        names += [f"{key} {name} of the sample" for name in found.of_rows]
+    return names
+
+
+def make_pairs(evidence: Sequence[Evidence], n: int, n_labels: int, counts: AnyArray) -> Pairs:
+    """Join the candidates of several models; `counts` (L,) are the training samples of each label."""
+    keys = [found.rows * np.int64(n_labels) + found.ids for found in evidence]
+    candidates = np.unique(np.concatenate(keys)) if keys else np.empty(0, np.int64)
+    rows = candidates // n_labels
+    ids = (candidates - rows * n_labels).astype(np.int32)
+    width = len(OWN) + sum(len(e.columns) + 3 + len(e.of_rows) for e in evidence)
+    features = np.full((len(candidates), width), ABSENT, np.float32)
+    found_by, agreement = np.zeros(len(candidates), np.float32), np.zeros(len(candidates), np.float32)
+    at = len(OWN)
+    for found, own in zip(evidence, keys, strict=True):
+        places = np.searchsorted(candidates, own)
+        for values in found.columns.values():
+            features[places, at] = values
+            at += 1
+        rank, relative, best = _within_rows(found, n)
+        features[places, at], features[places, at + 1] = rank, relative
+        features[:, at + 2] = best[rows]
+        at += 3
+        for values in found.of_rows.values():
+            features[:, at] = values[rows]
+            at += 1
+        found_by[places] += 1
+        agreement[places] += relative
+    features[:, 0], features[:, 1] = np.log1p(counts[ids]), found_by
+    features[:, 2] = agreement / np.float32(max(1, len(evidence)))
+    return Pairs(rows, ids, features)
+
+
+def _within_rows(found: Evidence, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Ranks and relative scores (m,) of candidates, and the best score (n,) of each sample."""
+    scores = next(iter(found.columns.values()))
+    starts = indptr_from_counts(np.bincount(found.rows, minlength=n))
+    best = np.full(n, ABSENT, np.float32)
+    has_any = starts[1:] > starts[:-1]
+    best[has_any] = scores[starts[:-1][has_any]]
+    rank = (np.arange(len(scores)) - starts[found.rows]).astype(np.float32)
+    of_row = best[found.rows]
+    relative = np.where(of_row > 0, scores / np.where(of_row > 0, of_row, np.float32(1)), np.float32(0))
+    return rank, relative.astype(np.float32), best

@@ -1,0 +1,117 @@
+"""Out-of-fold predictions: what a ranker over several models learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ramify.base.sparse import csr_from_parts, is_stored
+from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
+from ramify.metrics.ranking import ndcg_by_row
+from ramify.models.hybrid.pairs import Pairs
+from ramify.rank.evidence import Evidence
+
+NEAR = 20
+"""Best labels of each member whose pairs are all kept."""
+KEPT = 0.2
+"""Fraction of the other wrong pairs that is kept, each with more weight."""
+
+
+def fold_rows(Y: Csr, n_folds: int | None, max_rows: int, seed: int) -> list[tuple[LongArray, LongArray]]:
+    """Rows to train on and rows to predict, of each fold; all sorted.
+
+    Rows without a label are never predicted: they do not say which labels are wrong. One fold predicts `max_rows`, at
+    most half of the rows; several predict `max_rows` together.
+    """
+    n = Y.shape[0]
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(Y.indptr)))
+    n_folds = n_folds or (1 if n >= 10 * max_rows else 3)
+    if len(order) < 2 * max(2, n_folds):
+        return []
+    parts = [order[: min(max_rows, len(order) // 2)]] if n_folds == 1 else np.array_split(order, n_folds)
+    folds = []
+    for part in parts:
+        rest = np.setdiff1d(np.arange(n), part)
+        if Y[rest].nnz:
+            folds.append((rest, np.sort(part[: -(-max_rows // n_folds)])))
+    return folds
+
+
+def hide_labels(Y: Csr, fraction: float, seed: int) -> Csr:
+    """Y (n × L) without the entries of a random fraction of its labels."""
+    hidden = np.random.default_rng(seed).random(Y.shape[1]) < fraction
+    keep = ~hidden[Y.indices]
+    if not keep.any():
+        return Y
+    before = np.concatenate([[0], np.cumsum(keep)])
+    return csr_from_parts(Y.data[keep], Y.indices[keep], before[Y.indptr].astype(Y.indptr.dtype), Y.shape)
+
+
+class OutOfFold:
+    """Collects the pairs of rows that the members were not trained on, and what each member has found."""
+
+    def __init__(self, kinds: Sequence[str]) -> None:
+        self._kinds = list(kinds)
+        self._features: list[FloatArray] = []
+        self._targets: list[AnyArray] = []
+        self._near: list[AnyArray] = []
+        self._weights: list[AnyArray] = []
+        self._found = np.zeros((len(kinds), 2))  # true labels that a member found, and no other member
+        self._hits: list[list[AnyArray]] = [[] for _ in kinds]
+        self._n_true = 0
+
+    def add(self, pairs: Pairs, evidence: Sequence[Evidence], Y: Csr, weights: AnyArray | None) -> None:
+        """Add the pairs of rows with true labels Y (n × L), and weights (n,) of the rows."""
+        targets = is_stored(Y, pairs.rows, pairs.ids)
+        self._features.append(pairs.features)
+        self._targets.append(targets)
+        self._weights.append(np.ones(len(targets)) if weights is None else weights[pairs.rows])
+        n, n_labels = Y.shape
+        keys = pairs.rows * np.int64(n_labels) + pairs.ids
+        near, by = np.zeros(len(keys), bool), np.zeros((len(evidence), len(keys)), bool)
+        for i, found in enumerate(evidence):
+            starts = np.concatenate([[0], np.cumsum(np.bincount(found.rows, minlength=n))])
+            rank = np.arange(len(found.rows)) - starts[found.rows]
+            own = found.rows * np.int64(n_labels) + found.ids
+            places = np.searchsorted(keys, own)
+            is_pair = (
+                (places < len(keys)) & (keys[np.minimum(places, max(0, len(keys) - 1))] == own)
+                if len(keys)
+                else own < 0
+            )
+            by[i, places[is_pair]] = True
+            near[places[is_pair & (rank < NEAR)]] = True
+            best = np.full((n, 5), -1, np.int32)
+            first = rank < 5
+            best[found.rows[first], rank[first]] = found.ids[first]
+            self._hits[i].append(np.stack([is_stored(Y, np.arange(n), best[:, 0]), ndcg_by_row(best, Y, 5)]))
+        self._near.append(near)
+        for i in range(len(evidence)):
+            mine = by[i] & targets
+            self._found[i] += mine.sum(), (mine & (by.sum(axis=0) == 1)).sum()
+        self._n_true += Y.nnz
+
+    def training_set(self, seed: int) -> tuple[FloatArray, AnyArray, AnyArray]:
+        """Features, targets and weights of the pairs to learn from: of the wrong ones that none ranks high, some."""
+        if not self._features:
+            return np.empty((0, 1), np.float32), np.empty(0, bool), np.empty(0)
+        targets, near = np.concatenate(self._targets), np.concatenate(self._near)
+        sure = targets | near
+        keep = sure | (np.random.default_rng(seed).random(len(targets)) < KEPT)
+        weights = np.concatenate(self._weights) * np.where(sure, 1.0, 1 / KEPT)
+        ends = np.cumsum([len(part) for part in self._targets])[:-1]
+        features = [part[chosen] for part, chosen in zip(self._features, np.split(keep, ends), strict=True)]
+        return np.concatenate(features), targets[keep], weights[keep]
+
+    def summary(self) -> list[dict[str, str | float]]:
+        """Facts about each member, in %."""
+        result: list[dict[str, str | float]] = []
+        for i, kind in enumerate(self._kinds if self._n_true else []):
+            first, ndcg = np.concatenate(self._hits[i], axis=1)
+            share: dict[str, str | float] = {"kind": kind, "P@1": 100 * float(first.mean())}
+            share["nDCG@5"] = 100 * float(np.nanmean(ndcg))
+            share["recall"] = 100 * float(self._found[i, 0]) / self._n_true
+            share["alone"] = 100 * float(self._found[i, 1]) / self._n_true
+            result.append(share)
+        return result
