@@ -267,19 +267,20 @@ private:
 };
 
 Out<float> py_score_boosted(In<std::int64_t> indptr, In<std::int32_t> features, In<float> thresholds,
-                            In<std::uint32_t> masks, In2<float> leaves, In2<float> X, int threads) {
+                            In<std::uint32_t> masks, In2<float> leaves, In2<float> columns, int threads) {
     const BoostedView trees{ssize(leaves.shape(0)), indptr.data(), features.data(),
                             thresholds.data(),      masks.data(),  leaves.data()};
-    auto scores = std::make_unique_for_overwrite<float[]>(X.shape(0));
-    without_gil([&] { score_boosted(trees, X.data(), ssize(X.shape(0)), ssize(X.shape(1)), threads, scores.get()); });
-    return give(std::move(scores), {X.shape(0)});
+    const std::size_t d = columns.shape(0), n = columns.shape(1);
+    auto scores = std::make_unique_for_overwrite<float[]>(n);
+    without_gil([&] { score_boosted(trees, columns.data(), ssize(n), ssize(d), threads, scores.get()); });
+    return give(std::move(scores), {n});
 }
 
 }  // namespace
 
 void bind_linear(nb::module_& m) {
     m.def("score_boosted", py_score_boosted, array("indptr"), array("features"), array("thresholds"), array("masks"),
-          array("leaves"), array("X"), nb::arg("threads"));
+          array("leaves"), array("columns"), nb::arg("threads"));
     m.attr("MARGIN_BONUS") = margin_bonus;
 
     nb::class_<KMeansOptions>(m, "KMeansOptions")

@@ -7,8 +7,8 @@
 
 namespace ramify {
 
-// scores[i]: the sum of the leaves that row i of X (n, n_features) reaches, one for each tree.
-void score_boosted(const BoostedView& trees, const float* X, std::int64_t n, std::int64_t n_features, int threads,
+// scores[i]: the sum of the leaves that row i reaches, one for each tree; feature f of row i is columns[f * n + i].
+void score_boosted(const BoostedView& trees, const float* columns, std::int64_t n, std::int64_t n_features, int threads,
                    float* scores);
 
 }  // namespace ramify

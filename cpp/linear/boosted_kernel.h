@@ -20,7 +20,7 @@ struct BoostedView {
 inline constexpr std::int64_t boosted_lanes = 32;
 inline constexpr std::int64_t boosted_leaves = 32;
 
-// Sums of leaves, in the order of the trees, of boosted_lanes rows. columns: (features, boosted_lanes).
-using BoostedSums = void (*)(const BoostedView& trees, const float* columns, float* sums);
+// Sums of leaves, in the order of the trees, of boosted_lanes rows: feature f of row j is columns[f * stride + j].
+using BoostedSums = void (*)(const BoostedView& trees, const float* columns, std::int64_t stride, float* sums);
 
 }  // namespace ramify

@@ -166,7 +166,7 @@ def score_boosted(
     thresholds: NDArray[np.float32],
     masks: NDArray[np.uint32],
     leaves: NDArray[np.float32],
-    X: NDArray[np.float32],
+    columns: NDArray[np.float32],
     threads: int,
 ) -> NDArray[np.float32]: ...
 

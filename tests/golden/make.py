@@ -22,6 +22,8 @@ from ramify.io.store import FORMAT_VERSION
 HERE = Path(__file__).parent
 TEXTS = ["red fox runs", "brown hen lays eggs", "red hen sleeps", "grey whale swims", "brown fox", "whale eggs"] * 4
 LABELS = [["fox", "red"], ["hen", "egg"], ["hen", "red"], ["whale"], ["fox"], ["whale", "egg"]] * 4
+NAMES = {"fox": "fox", "hen": {"name": "hen (bird)", "synonyms": ["chicken"]}, "whale": "whale", "zebra": "zebra"}
+NAMED = ("label-matcher", "hybrid")
 QUERIES = ["a red fox", "hen eggs", "grey whale", "nothing known", ""]
 TRAINING = TrainingConfig(epochs=2, min_steps=8)
 COMMON = {"threads": 1, "verbose": 0}
@@ -45,6 +47,12 @@ MODELS = {
         encoder=ramify.BagEncoder(dim=8), training=TRAINING, surrogate=TRAINING,
         index=ramify.AnnConfig(method="ivf"), **COMMON,
     ),
+    "knn": lambda: ramify.KNN(keep_texts=True, **COMMON),
+    "label-matcher": lambda: ramify.LabelMatcher(n_trees=4, labels="catalogue", **COMMON),
+    "hybrid": lambda: ramify.Hybrid(
+        (ramify.XRLinear(**COMMON), ramify.KNN(**COMMON), ramify.LabelMatcher(n_trees=4, **COMMON)),
+        n_trees=4, n_folds=2, **COMMON,
+    ),
     "ensemble": lambda: ramify.Ensemble((ramify.XRLinear(**COMMON), ramify.OneVsAll(**COMMON)), **COMMON),
 }  # fmt: skip
 
@@ -53,7 +61,7 @@ def main() -> None:
     """Train and save the models of the present format version."""
     directory = HERE / f"v{FORMAT_VERSION}"
     for name in sys.argv[1:] or MODELS:
-        model = MODELS[name]().fit(TEXTS, LABELS)
+        model = MODELS[name]().fit(TEXTS, LABELS, label_catalogue=NAMES if name in NAMED else None)
         shutil.rmtree(directory / name, ignore_errors=True)
         model.save(directory / name)
         ranking = model.predict_topk(QUERIES, k=3)

@@ -196,9 +196,9 @@ ScoreTree = tuple[IntArray, DoubleArray, IntArray, IntArray, FloatArray, int]
 
 
 def score_boosted(
-    trees: tuple[LongArray, IntArray, FloatArray, AnyArray, FloatArray], X: FloatArray, threads: int
+    trees: tuple[LongArray, IntArray, FloatArray, AnyArray, FloatArray], columns: FloatArray, threads: int
 ) -> FloatArray:
-    """Sum of the leaves (n,) that rows X (n, d) reach in boosted trees of at most 32 leaves.
+    """Sum of the leaves (n,) that rows with the features columns (d, n) reach in boosted trees of at most 32 leaves.
 
     `trees` are the row pointers of the splits of each tree; feature, threshold and remaining leaves (bits, uint32) of
     each split; and the values of the leaves (trees, 32). See cpp/linear/boosted_kernel.h.
@@ -206,7 +206,7 @@ def score_boosted(
     indptr, features, thresholds, masks, leaves = trees
     if len(indptr) != len(leaves) + 1 or leaves.shape[1:] != (32,):
         raise ValueError(f"boosted trees have {len(indptr) - 1} and {leaves.shape} leaves")
-    return _core.score_boosted(indptr, features, thresholds, masks, leaves, X, threads)
+    return _core.score_boosted(indptr, features, thresholds, masks, leaves, columns, threads)
 
 
 def _checked(

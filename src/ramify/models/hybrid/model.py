@@ -150,9 +150,9 @@ class Hybrid(Model):
     def _scores(self, pairs: Pairs, threads: int) -> FloatArray:
         """Probabilities (m,) of pairs; without trees, which need data, what the members agree on."""
         if self.trees_ is None:
-            scores = pairs.features[:, 2] * np.float32(0.98)
+            scores = pairs.columns[2] * np.float32(0.98)
         else:
-            scores = self.trees_(pairs.features, threads)
+            scores = self.trees_(pairs.columns.T, threads)
         return self._frequency.adjusted(scores, pairs.ids)
 
     def _found(self, inputs: Inputs, k: int, allowed: AnyArray | None) -> tuple[IntArray, FloatArray]:
@@ -207,7 +207,7 @@ class Hybrid(Model):
         for model, key in zip(self.members_, _keys(self.members_), strict=True):
             for name in ("score", "rank"):
                 column = self.feature_names_.index(f"{key} {name}")
-                value = float(pairs.features[at[0], column]) if len(at) else -1.0
+                value = float(pairs.columns[column, at[0]]) if len(at) else -1.0
                 if value >= 0:
                     parts[f"{key}: {name}"] = value + (name == "rank")
             parts |= {f"{key}: {name}": value for name, value in model._explain_parts(inputs, label_id).items()}

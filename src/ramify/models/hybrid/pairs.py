@@ -24,12 +24,12 @@ class Pairs(NamedTuple):
     Attributes
     ----------
     rows, ids : (m,) sample and label, by ascending samples and labels
-    features : (m, d)
+    columns : (d, m) features of the pairs
     """
 
     rows: LongArray
     ids: IntArray
-    features: FloatArray
+    columns: FloatArray
 
     def to_csr(self, values: FloatArray, shape: tuple[int, int]) -> Csr:
         """Return values (m,) of the pairs as a matrix (n × L)."""
@@ -38,7 +38,7 @@ class Pairs(NamedTuple):
 
     def take(self, chosen: BoolArray) -> Pairs:
         """Return some of the pairs."""
-        return Pairs(self.rows[chosen], self.ids[chosen], self.features[chosen])
+        return Pairs(self.rows[chosen], self.ids[chosen], self.columns[:, chosen])
 
 
 def feature_names(evidence: Sequence[Evidence], keys: Sequence[str]) -> list[str]:
@@ -58,26 +58,23 @@ def make_pairs(evidence: Sequence[Evidence], n: int, n_labels: int, counts: AnyA
     rows = candidates // n_labels
     ids = (candidates - rows * n_labels).astype(np.int32)
     width = len(OWN) + sum(len(e.columns) + 3 + len(e.of_rows) for e in evidence)
-    features = np.full((len(candidates), width), ABSENT, np.float32)
+    columns = np.full((width, len(candidates)), ABSENT, np.float32)
     found_by, agreement = np.zeros(len(candidates), np.float32), np.zeros(len(candidates), np.float32)
     at = len(OWN)
     for found, own in zip(evidence, keys, strict=True):
         places = np.searchsorted(candidates, own)
-        for values in found.columns.values():
-            features[places, at] = values
-            at += 1
         rank, relative, best = _within_rows(found, n)
-        features[places, at], features[places, at + 1] = rank, relative
-        features[:, at + 2] = best[rows]
-        at += 3
-        for values in found.of_rows.values():
-            features[:, at] = values[rows]
+        for values in (*found.columns.values(), rank, relative):
+            columns[at][places] = values
+            at += 1
+        for values in (best, *found.of_rows.values()):
+            np.take(values, rows, out=columns[at])
             at += 1
         found_by[places] += 1
         agreement[places] += relative
-    features[:, 0], features[:, 1] = np.log1p(counts[ids]), found_by
-    features[:, 2] = agreement / np.float32(max(1, len(evidence)))
-    return Pairs(rows, ids, features)
+    columns[0], columns[1] = np.log1p(counts[ids]), found_by
+    columns[2] = agreement / np.float32(max(1, len(evidence)))
+    return Pairs(rows, ids, columns)
 
 
 def _within_rows(found: Evidence, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -53,7 +53,7 @@ class OutOfFold:
 
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds = list(kinds)
-        self._features: list[FloatArray] = []
+        self._columns: list[FloatArray] = []
         self._targets: list[AnyArray] = []
         self._near: list[AnyArray] = []
         self._weights: list[AnyArray] = []
@@ -64,7 +64,7 @@ class OutOfFold:
     def add(self, pairs: Pairs, evidence: Sequence[Evidence], Y: Csr, weights: AnyArray | None) -> None:
         """Add the pairs of rows with true labels Y (n × L), and weights (n,) of the rows."""
         targets = is_stored(Y, pairs.rows, pairs.ids)
-        self._features.append(pairs.features)
+        self._columns.append(pairs.columns)
         self._targets.append(targets)
         self._weights.append(np.ones(len(targets)) if weights is None else weights[pairs.rows])
         n, n_labels = Y.shape
@@ -94,15 +94,15 @@ class OutOfFold:
 
     def training_set(self, seed: int) -> tuple[FloatArray, AnyArray, AnyArray]:
         """Features, targets and weights of the pairs to learn from: of the wrong ones that none ranks high, some."""
-        if not self._features:
+        if not self._columns:
             return np.empty((0, 1), np.float32), np.empty(0, bool), np.empty(0)
         targets, near = np.concatenate(self._targets), np.concatenate(self._near)
         sure = targets | near
         keep = sure | (np.random.default_rng(seed).random(len(targets)) < KEPT)
         weights = np.concatenate(self._weights) * np.where(sure, 1.0, 1 / KEPT)
         ends = np.cumsum([len(part) for part in self._targets])[:-1]
-        features = [part[chosen] for part, chosen in zip(self._features, np.split(keep, ends), strict=True)]
-        return np.concatenate(features), targets[keep], weights[keep]
+        columns = [part[:, chosen] for part, chosen in zip(self._columns, np.split(keep, ends), strict=True)]
+        return np.concatenate(columns, axis=1).T, targets[keep], weights[keep]
 
     def summary(self) -> list[dict[str, str | float]]:
         """Facts about each member, in %."""

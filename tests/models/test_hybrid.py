@@ -1,0 +1,166 @@
+"""One ranker over several models: what it learns, labels without a sample, members, reports, damaged directories."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import ramify
+from ramify.models.hybrid.pairs import ABSENT, OWN, feature_names, make_pairs
+from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
+from ramify.rank.evidence import Evidence
+
+
+def names_of(labels):
+    """Names of the labels of pydoc: their last part, as words."""
+    return {label: label.split(":")[-1].replace("_", " ").replace(".", " ") for row in labels for label in row}
+
+
+@pytest.fixture(scope="module")
+def data(pydoc):
+    train, test = ((part.inputs[::4], part.labels()[::4]) for part in (pydoc.split("train"), pydoc.split("test")))
+    return train, test
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    (texts, labels), _ = data
+    return ramify.Hybrid(n_trees=40, n_folds=2, verbose=0).fit(texts, labels, label_catalogue=names_of(labels))
+
+
+def test_is_better_than_its_members_on_real_data(data, fitted, tmp_path):
+    _, (queries, truth) = data
+    found = {
+        model.kind: ramify.evaluate(model.predict_topk(queries, 10), truth) for model in (fitted, *fitted.members_)
+    }
+    assert list(found) == ["hybrid", "xr-linear", "knn", "label-matcher"]
+    for metric in ("P@1", "nDCG@5", "R@10"):
+        assert found["hybrid"][metric] > max(found[kind][metric] for kind in ("xr-linear", "knn", "label-matcher"))
+    fitted.save(tmp_path / "m")
+    opened = ramify.load(tmp_path / "m")
+    expected = fitted.predict_topk(queries[:200], 20)
+    assert np.array_equal(opened.predict_topk(queries[:200], 20).ids, expected.ids)
+    assert opened.report() == fitted.report()
+
+
+def test_scores_are_calibrated_probabilities(data, fitted):
+    _, (queries, truth) = data
+    ranking = fitted.predict_topk(queries, 5)
+    hits = np.array(
+        [[label in set(row) for label, _ in best] for best, row in zip(ranking.labels(), truth, strict=True)]
+    )
+    assert abs(hits.mean() - ranking.scores.mean()) < 0.04
+    confident = ranking.scores > 0.8
+    assert hits[confident].mean() > 0.6
+
+
+def test_report_says_what_each_member_brought(fitted):
+    ((title, (header, *rows)),) = fitted.report().items()
+    assert title == "What each member brought"
+    assert [row[0] for row in rows] == ["xr-linear", "knn", "label-matcher"]
+    assert len(header) == 5
+    assert all(0 <= float(cell) <= 100 for row in rows for cell in row[1:])
+    assert float(rows[0][3]) > float(rows[0][4])
+
+
+def test_explanations_name_the_evidence(data, fitted):
+    (texts, labels), _ = data
+    row = next(i for i, row in enumerate(labels) if any(label.endswith("axis") for label in row))
+    label = next(label for label in labels[row] if label.endswith("axis"))
+    explanation = fitted.explain(texts[row], label)
+    assert explanation.parts["knn: nearest samples with the label"] >= 1
+    assert explanation.parts["xr-linear: rank"] >= 1
+    assert "label-matcher: occurrences of the name" in explanation.parts
+    assert explanation.terms
+
+
+def test_labels_without_a_training_sample(data):
+    (texts, labels), (queries, truth) = data
+    hidden = {label for row in labels for label in row if hash_of(label) % 4 == 0}
+    seen = [[label for label in row if label not in hidden] for row in labels]
+    names = names_of([*labels, *truth])
+    model = ramify.Hybrid(n_trees=30, n_folds=2, labels="catalogue", verbose=0).fit(texts, seen, label_catalogue=names)
+    assert hidden <= set(model.labels_)
+    rows = [i for i, row in enumerate(truth) if hidden & set(row)]
+    ranking = model.predict_topk([queries[i] for i in rows], 10).labels()
+    found = [bool(hidden & set(truth[i]) & {label for label, _ in best}) for i, best in zip(rows, ranking, strict=True)]
+    assert np.mean(found) > 0.08  # models that learn from samples alone find none of them
+
+
+def hash_of(label):
+    return sum(label.encode())
+
+
+def test_members():
+    model = ramify.Hybrid([ramify.KNN(), ramify.KNN(power=5), ramify.Popular()], n_trees=3)
+    texts, labels = ["red fox", "grey hen", "red hen"] * 8, [["fox"], ["hen"], ["hen", "red"]] * 8
+    model.fit(texts, labels)
+    assert [row[0] for row in model.report()["What each member brought"][1:]] == ["knn", "knn 2", "popular"]
+    assert model.predict_topk(["a fox"], 1).labels()[0][0][0] == "fox"
+    by_key = ramify.Hybrid.from_dict({"members": ["knn", {"kind": "knn", "params": {"power": 5.0}}]})
+    assert [member.to_dict()["power"] for member in by_key.members] == [2.0, 5.0]
+    with pytest.raises(ValueError, match="a model of a Hybrid is given by its key"):
+        ramify.Hybrid.from_dict({"members": [3]})
+
+
+def test_a_row_alone_needs_no_ranker():
+    model = ramify.Hybrid().fit(["red fox"], [["fox"]])
+    assert model.trees_ is None
+    assert model.report() == {}
+    assert 0.5 < model.predict_topk(["red fox"], 1).scores[0, 0] < 1
+
+
+def test_pairs_of_two_models():
+    one = Evidence.of_ranking(
+        np.array([[2, 0], [1, -1]], np.int32), {"score": np.array([[0.8, 0.4], [0.5, 0]], np.float32)}
+    )
+    two = Evidence(
+        np.array([1, 1]), np.array([3, 1], np.int32), {"score": np.array([0.9, 0.3], np.float32)},
+        {"words": np.array([7, 9], np.float32)},
+    )  # fmt: skip
+    pairs = make_pairs([one, two], 2, 4, np.array([0, 1, 2, 3]))
+    assert list(zip(pairs.rows.tolist(), pairs.ids.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 1), (1, 3)]
+    names = feature_names([one, two], ["a", "b"])
+    assert names[: len(OWN)] == list(OWN)
+    columns = dict(zip(names, pairs.columns.tolist(), strict=True))
+    assert columns["found"] == [1, 1, 2, 1]
+    assert columns["a score"] == pytest.approx([0.4, 0.8, 0.5, ABSENT])
+    assert columns["a rank"] == [1, 0, 0, ABSENT]
+    assert columns["a relative"] == pytest.approx([0.5, 1, 1, ABSENT])
+    assert columns["b best"] == pytest.approx([ABSENT, ABSENT, 0.9, 0.9])
+    assert columns["b words of the sample"] == [7, 7, 9, 9]
+    assert columns["agreement"] == pytest.approx([0.25, 0.5, (1 + 1 / 3) / 2, 0.5])
+
+
+def test_folds():
+    Y = ramify.io.labels.encode_labels([["a"], ["b"], []] * 30)[0]
+    for n_folds, n_held in ((3, 60), (1, 20), (None, 60)):
+        folds = fold_rows(Y, n_folds, 20 if n_folds == 1 else 60, seed=0)
+        held = np.concatenate([part for _, part in folds])
+        assert len(held) == len(set(held.tolist())) == n_held
+        for rows, part in folds:
+            assert not set(rows) & set(part)
+            assert np.all(np.diff(Y.indptr)[part] > 0)
+    assert len(fold_rows(Y, None, 9, seed=0)) == 1
+    hidden = hide_labels(Y, 0.5, seed=1)
+    assert hidden.shape == Y.shape
+    assert OutOfFold(["a"]).summary() == []
+
+
+def test_damaged_directories_are_refused(tmp_path):
+    model = ramify.Hybrid(n_trees=3, n_folds=2, verbose=0).fit(
+        ["red fox", "grey hen", "red hen"] * 9, [["a"], ["b"], ["b"]] * 9
+    )
+
+    def change(state, key):
+        state["model"][key] = {"members": [], "features": ["x"], "shares": [1], "trees": {"n_trees": -1}}[key]
+
+    for key in ("members", "features", "shares", "trees"):
+        model.save(tmp_path / "m")
+        manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+        change(manifest["state"], key)
+        (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(ramify.ModelFormatError):
+            ramify.load(tmp_path / "m")

@@ -1,0 +1,97 @@
+"""Nearest neighbors: new samples and labels, features that are left out, kept texts, damaged directories."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import ramify
+from ramify.models import knn
+
+TEXTS = ["red fox runs", "brown hen lays eggs", "red hen sleeps", "grey whale swims"] * 3
+LABELS = [["fox"], ["hen"], ["hen"], ["whale"]] * 3
+
+
+def test_scores_are_fractions_of_the_votes():
+    X = sparse.csr_matrix(np.array([[1, 0, 0], [0.6, 0.8, 0], [0, 0, 1]], np.float32))
+    model = ramify.KNN(power=2).fit(X, [["a"], ["b"], ["c"]])
+    found = dict(model.predict_topk(X[:1], 3).labels()[0])
+    assert found["a"] == pytest.approx(1 / 1.36, abs=2e-4)
+    assert found["b"] == pytest.approx(0.36 / 1.36, abs=2e-4)
+    assert found["c"] < 1e-4
+    ids, similarities = model.nearest(X[:1], 2)
+    assert ids.tolist() == [[0, 1]]
+    assert similarities == pytest.approx(np.array([[1, 0.6]]))
+
+
+@pytest.mark.parametrize("kind", ["text", "sparse", "dense"])
+def test_added_samples_count_at_once_as_if_trained_on(kind, tmp_path):
+    extra, extra_labels = ["blue whale eggs", "red zebra fox"] * 2, [["whale", "blue"], ["zebra"]] * 2
+    X, more = TEXTS, extra
+    if kind != "text":
+        tfidf = ramify.Tfidf().fit(TEXTS)
+        X, more = tfidf.transform(TEXTS), tfidf.transform(extra)
+        if kind == "dense":
+            pytest.importorskip("faiss")
+            X, more = X.toarray(), more.toarray()
+    model = ramify.KNN(keep_texts=True).fit(X, LABELS)
+    for i in range(4):
+        assert model.add(more[i : i + 1], extra_labels[i : i + 1]) is model
+    assert list(model.labels_) == ["fox", "hen", "whale", "blue", "zebra"]
+    assert model.label_counts_.n_samples == 16
+    ranking = model.predict_topk(more, 3)
+    assert [row[0][0] for row in ranking.labels()] == ["whale", "zebra"] * 2
+    model.save(tmp_path / "m")
+    opened = ramify.load(tmp_path / "m")
+    assert np.array_equal(opened.predict_topk(more, 3).ids, ranking.ids)
+    if kind == "text":
+        explanation = model.explain("red zebra fox", "zebra")
+        assert explanation.neighbors[0].text == "red zebra fox"
+        assert explanation.neighbors[0].has_label
+        assert explanation.parts["nearest samples with the label"] == 2
+    elif kind == "sparse":
+        whole = ramify.KNN().fit(sparse.vstack([X, more]), [*LABELS, *extra_labels])
+        expected = {tuple(sorted(row)) for row in (dict(r) for r in whole.predict_topk(more, 5).labels())}
+        assert {tuple(sorted(dict(r))) for r in model.predict_topk(more, 5).labels()} == expected
+
+
+def test_add_checks_its_input():
+    model = ramify.KNN().fit(TEXTS, LABELS)
+    with pytest.raises(ramify.DataError, match="X has 1 rows, but y has 2"):
+        model.add(["red"], [["fox"], ["hen"]])
+    with pytest.raises(ramify.DataError, match="trained on texts"):
+        model.add(np.eye(3), [["fox"]] * 3)
+    model.calibrate(TEXTS, LABELS)
+    assert model.add(["red"], [["fox"]]).is_calibrated
+    assert not model.add(["red"], [["new"]]).is_calibrated
+    with pytest.raises(ramify.NotFittedError):
+        ramify.KNN().add(["red"], [["fox"]])
+
+
+def test_frequent_features_are_left_out(monkeypatch):
+    monkeypatch.setattr(knn, "MIN_DROPPED", 2)
+    X = np.array([[1, 0, 1], [1, 1, 0], [1, 1, 0], [1, 0, 0]], np.float32)
+    model = ramify.KNN(max_df=0.5).fit(sparse.csr_matrix(X), [["a"], ["b"], ["c"], ["d"]])
+    assert model.kept_.tolist() == [0, 1, 1]
+    assert model.nearest(X[:1])[0][0, :2].tolist() == [0, -1]  # it shares only what all have
+
+
+def test_damaged_directories_are_refused(tmp_path):
+    model = ramify.KNN(keep_texts=True).fit(TEXTS, LABELS, sample_weight=np.ones(len(TEXTS)))
+    changes = {
+        "index0_samples": lambda a: a + 999, "index0_indptr": lambda a: a[::-1].copy(), "label_indptr": lambda a: a * 2,
+        "sample_labels": lambda a: a - 5, "weights": lambda a: a * np.nan, "kept": lambda a: a + 7,
+        "index0_values": lambda a: a * np.inf, "texts_offsets": lambda a: a[::-1].copy(),
+    }  # fmt: skip
+    for name, change in changes.items():
+        model.save(tmp_path / "m")
+        file = tmp_path / "m" / f"{name}.npy"
+        np.save(file, change(np.load(file)))
+        manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
+        manifest["files"][file.name]["size"] = file.stat().st_size
+        (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(ramify.ModelFormatError):
+            ramify.load(tmp_path / "m")
