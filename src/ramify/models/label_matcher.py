@@ -44,19 +44,25 @@ COLUMNS = (
 
 
 class Matches(NamedTuple):
-    """Labels whose names occur in n texts: sample, label and entry of each, and where and how often."""
+    """Labels whose names occur in n texts: sample, label and entry of each, and where and how often.
+
+    `sharing` are the labels with the same name, `n_words` (n,) the words of the texts.
+    """
 
     rows: LongArray
     ids: IntArray
     entries: LongArray
     positions: IntArray
     counts: IntArray
+    sharing: LongArray
     n_words: IntArray
 
     def take(self, chosen: AnyArray) -> Matches:
         """Return some of the matches."""
-        rows, ids, entries, positions, counts, n_words = self
-        return Matches(rows[chosen], ids[chosen], entries[chosen], positions[chosen], counts[chosen], n_words)
+        return self._replace(
+            rows=self.rows[chosen], ids=self.ids[chosen], entries=self.entries[chosen],
+            positions=self.positions[chosen], counts=self.counts[chosen], sharing=self.sharing[chosen],
+        )  # fmt: skip
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -152,17 +158,22 @@ class LabelMatcher(Model):
         n_fields = 1 if self.fields_ is None else len(self.fields_)
         threads = resolve_threads(self.threads, len(inputs))
         found = self.names_.match(self._texts(inputs), n_fields, threads)
-        n_entries = np.diff(self.entry_indptr_)[found.names]
-        at = np.repeat(np.arange(len(found.names)), n_entries)
-        first = np.concatenate([[0], np.cumsum(n_entries)[:-1]]) if len(n_entries) else np.zeros(0, np.int64)
-        entries = self.entry_indptr_[found.names[at]] + np.arange(len(at)) - first[at]
+        starts = self.entry_indptr_[found.names]
+        n_entries = self.entry_indptr_[found.names + 1] - starts
+        at = np.repeat(np.arange(len(n_entries)), n_entries)
+        before = np.cumsum(n_entries) - n_entries
+        entries = starts[at] + np.arange(len(at)) - before[at]
         rows = np.repeat(np.arange(len(inputs)), np.diff(found.indptr))[at]
-        ids, positions, counts = self.entry_labels_[entries], found.positions[at], found.counts[at]
-        order = np.lexsort((positions, ids, rows))
+        ids, positions = self.entry_labels_[entries], found.positions[at]
+        order = np.lexsort((positions, rows * np.int64(self.entry_labels_.max(initial=0) + 1) + ids))
+        rows, ids = rows[order], ids[order]
         keep = np.ones(len(order), bool)
-        keep[1:] = (rows[order][1:] != rows[order][:-1]) | (ids[order][1:] != ids[order][:-1])
-        order = order[keep]
-        return Matches(rows[order], ids[order], entries[order], positions[order], counts[order], found.n_words)
+        keep[1:] = (rows[1:] != rows[:-1]) | (ids[1:] != ids[:-1])
+        rest = order[keep]
+        return Matches(
+            rows[keep], ids[keep], entries[rest], positions[rest], found.counts[at[rest]], n_entries[at[rest]],
+            found.n_words,
+        )  # fmt: skip
 
     def _features(self, found: Matches, is_right: AnyArray | None = None) -> FloatArray:
         """Features (m, d) of matches; of training rows without what these rows say themselves."""
@@ -173,7 +184,6 @@ class LabelMatcher(Model):
         mean = np.float32(self.mean_precision_)
         precision = (right + SMOOTHING * mean) / (matches + SMOOTHING)
         facts = self.entry_facts_[found.entries]
-        ambiguity = np.diff(self.entry_indptr_)[np.searchsorted(self.entry_indptr_, found.entries, side="right") - 1]
         columns = [
             np.where(samples > 0, precision, mean),  # without a sample, no match can have been right
             np.log1p(matches),
@@ -183,12 +193,12 @@ class LabelMatcher(Model):
             found.positions / np.maximum(1, found.n_words[found.rows]),
             found.counts,
             facts[:, 3],
-            ambiguity,
+            found.sharing,
             facts[:, 0],
             facts[:, 1],
             facts[:, 2],
         ]
-        return np.stack(columns, axis=1).astype(np.float32)
+        return np.array(columns, np.float32).T  # stored by columns, as the trees read them
 
     # ---- prediction ----
 

@@ -27,7 +27,7 @@ from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs, take_rows
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model
-from ramify.models.hybrid.pairs import Pairs, feature_names, make_pairs
+from ramify.models.hybrid.pairs import OWN, Pairs, feature_names, make_pairs
 from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
 from ramify.models.knn import KNN
 from ramify.models.label_matcher import LabelMatcher
@@ -65,9 +65,9 @@ class Hybrid(Model):
         "seen", "'catalogue': labels of the catalogue without a training sample can be predicted too; 'seen': not"
     )
     n_candidates: int = param(100, "labels that each member finds for a sample; raising it costs time", low=1)
-    n_trees: int = param(120, "boosted trees of the ranker", low=1)
-    n_leaves: int = param(31, "leaves of a tree", low=2, high=32)
-    learning_rate: float = param(0.1, "step size of the boosting; lowering it needs more trees", low=1e-4, high=1)
+    n_trees: int = param(150, "boosted trees of the ranker", low=1)
+    n_leaves: int = param(15, "leaves of a tree", low=2, high=32)
+    learning_rate: float = param(0.05, "step size of the boosting; lowering it needs more trees", low=1e-4, high=1)
     n_folds: int | None = param(
         None,
         "parts that the training rows are split into: members trained on the others predict each, for the ranker to "
@@ -149,10 +149,8 @@ class Hybrid(Model):
 
     def _scores(self, pairs: Pairs, threads: int) -> FloatArray:
         """Probabilities (m,) of pairs; without trees, which need data, what the members agree on."""
-        if self.trees_ is None:
-            scores = pairs.columns[2] * np.float32(0.98)
-        else:
-            scores = self.trees_(pairs.columns.T, threads)
+        agreement = pairs.columns[OWN.index("agreement")]
+        scores = agreement * np.float32(0.98) if self.trees_ is None else self.trees_(pairs.columns.T, threads)
         return self._frequency.adjusted(scores, pairs.ids)
 
     def _found(self, inputs: Inputs, k: int, allowed: AnyArray | None) -> tuple[IntArray, FloatArray]:
