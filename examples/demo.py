@@ -30,6 +30,13 @@ def main() -> None:
         print(f"{title}; trained in {seconds:.1f} s:")
         print(ramify.evaluate(model.predict_topk(test.texts, k=100), test.labels(), train.labels()), end="\n\n")
 
+    names = {label: label.split(":")[-1].replace("_", " ").replace(".", " ") for row in train.labels() for label in row}
+    start = time.perf_counter()
+    hybrid = ramify.Hybrid().fit(train.texts, train.labels(), label_catalogue=names)
+    seconds = time.perf_counter() - start
+    print(f"Hybrid, which also sees the names of the labels and the nearest texts; trained in {seconds:.1f} s:")
+    print(ramify.evaluate(hybrid.predict_topk(test.texts, k=100), test.labels(), train.labels()), end="\n\n")
+
     path = Path("demo/xr-linear")
     model.save(path)
     model = ramify.load(path)

@@ -158,9 +158,9 @@ def test_damaged_directories_are_refused(tmp_path):
     )
 
     def change(state, key):
-        state["model"][key] = {"members": [], "features": ["x"], "shares": [1], "trees": {"n_trees": -1}}[key]
+        state["model"][key] = {"members": [], "features": ["x"], "summary": [1], "trees": {"n_trees": -1}}[key]
 
-    for key in ("members", "features", "shares", "trees"):
+    for key in ("members", "features", "summary", "trees"):
         model.save(tmp_path / "m")
         manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
         change(manifest["state"], key)

@@ -51,8 +51,8 @@ class KNN(FeatureModel):
     """Ranks the labels of the nearest training samples.
 
     >>> model = KNN().fit(["red fox", "grey hen"], [["fox"], ["hen"]])
-    >>> model.add(["blue whale, a red one"], [["whale"]]).predict_topk(["red whale"], k=1).labels()[0][0][0]
-    'fox'
+    >>> model.add(["grey fox"], [["wolf"]]).predict_topk(["a grey fox"], k=1).labels()[0][0][0]
+    'wolf'
     """
 
     kind: ClassVar[str] = "knn"

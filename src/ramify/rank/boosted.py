@@ -16,6 +16,8 @@ from ramify.io.store import Store, StoreWriter
 
 MAX_LEAVES = 32
 """Leaves of a tree: the bits of a mask."""
+MIN_PARALLEL = 50_000
+"""Rows below which one thread learns: starting others takes longer."""
 _ALL = 0xFFFFFFFF
 _ARRAYS = ("indptr", "features", "thresholds", "masks", "leaves")
 
@@ -98,7 +100,7 @@ def fit_boosted(
         min_samples_leaf=max(1, min(40, len(X) // 40)), l2_regularization=1.0, early_stopping=False,
         random_state=seed % 2**32,
     )  # fmt: skip
-    with threadpool_limits(threads):
+    with threadpool_limits(threads if len(X) >= MIN_PARALLEL else 1):
         model.fit(X, targets.astype(bool), sample_weight=sample_weight)
     return _exported(model, X.shape[1])
 

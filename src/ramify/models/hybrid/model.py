@@ -122,7 +122,7 @@ class Hybrid(Model):
             features, targets, n_trees=self.n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
             sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
         )  # fmt: skip
-        self.shares_ = out_of_fold.summary()
+        self.summary_ = out_of_fold.summary()
         self.__dict__.pop("_by_frequency", None)
         self.members_ = self._fit_members(members, data, np.arange(len(data.inputs)), data.Y, names)
         counts = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
@@ -219,7 +219,7 @@ class Hybrid(Model):
         """Return a table of what each member brought, on training rows that it was not trained on."""
         self._check_fitted()
         header = ["member", "P@1 alone", "nDCG@5 alone", "true labels found", "found by no other"]
-        rows = [[str(share["kind"]), *(f"{share[key]:.2f}" for key in SHARES)] for share in self.shares_]
+        rows = [[str(facts["kind"]), *(f"{facts[key]:.2f}" for key in FACTS)] for facts in self.summary_]
         return {"What each member brought": [header, *rows]} if rows else {}
 
     # ---- files ----
@@ -241,22 +241,22 @@ class Hybrid(Model):
             "members": save_members(self.members_, writer),
             "trees": None if self.trees_ is None else self.trees_.save_to(writer, "trees_"),
             "features": self.feature_names_,
-            "shares": self.shares_,
+            "summary": self.summary_,
         }
 
     def _load(self, store: Store, state: Any) -> None:
         parts = state.get("members") if isinstance(state, dict) else None
         if not isinstance(parts, list) or not parts:
             raise ModelFormatError(f"the manifest of {store.path} does not describe the members")
-        names, shares = state.get("features"), state.get("shares")
+        names, summary = state.get("features"), state.get("summary")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the features of the ranker")
-        if not isinstance(shares, list) or not all(_is_share(share) for share in shares):
+        if not isinstance(summary, list) or not all(_are_facts(facts) for facts in summary):
             raise ModelFormatError(f"the manifest of {store.path} does not describe what the members brought")
-        self.members_, self.feature_names_, self.shares_ = (
+        self.members_, self.feature_names_, self.summary_ = (
             load_members(store, parts, self.n_labels, OWNER),
             names,
-            shares,
+            summary,
         )
         if any(
             model.input_kind_ != self.input_kind_ or model.n_features_in_ != self.n_features_in_
@@ -284,15 +284,15 @@ def _keys(models: Sequence[Model]) -> list[str]:
     return keys
 
 
-SHARES = ("P@1", "nDCG@5", "recall", "alone")
+FACTS = ("P@1", "nDCG@5", "recall", "alone")
 """What is said about a member, in %."""
 
 
-def _is_share(share: Any) -> bool:
+def _are_facts(facts: Any) -> bool:
     return (
-        isinstance(share, dict)
-        and isinstance(share.get("kind"), str)
-        and all(isinstance(share.get(key), float) for key in SHARES)
+        isinstance(facts, dict)
+        and isinstance(facts.get("kind"), str)
+        and all(isinstance(facts.get(key), float) for key in FACTS)
     )
 
 

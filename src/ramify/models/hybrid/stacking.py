@@ -109,9 +109,9 @@ class OutOfFold:
         result: list[dict[str, str | float]] = []
         for i, kind in enumerate(self._kinds if self._n_true else []):
             first, ndcg = np.concatenate(self._hits[i], axis=1)
-            share: dict[str, str | float] = {"kind": kind, "P@1": 100 * float(first.mean())}
-            share["nDCG@5"] = 100 * float(np.nanmean(ndcg))
-            share["recall"] = 100 * float(self._found[i, 0]) / self._n_true
-            share["alone"] = 100 * float(self._found[i, 1]) / self._n_true
-            result.append(share)
+            facts: dict[str, str | float] = {"kind": kind, "P@1": 100 * float(first.mean())}
+            facts["nDCG@5"] = 100 * float(np.nanmean(ndcg))
+            facts["recall"] = 100 * float(self._found[i, 0]) / self._n_true
+            facts["alone"] = 100 * float(self._found[i, 1]) / self._n_true
+            result.append(facts)
         return result
