@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ramify
+from ramify.io.inputs import check_inputs
 from ramify.models.hybrid.pairs import ABSENT, OWN, feature_names, make_pairs
 from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
 from ramify.rank.evidence import Evidence
@@ -125,7 +126,7 @@ def test_pairs_of_two_models():
     )  # fmt: skip
     pairs = make_pairs([one, two], 2, 4, np.array([0, 1, 2, 3]))
     assert list(zip(pairs.rows.tolist(), pairs.ids.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 1), (1, 3)]
-    names = feature_names([one, two], ["a", "b"])
+    names = feature_names([("score",), ("score",)], [(), ("words",)], ["a", "b"])
     assert names[: len(OWN)] == list(OWN)
     columns = dict(zip(names, pairs.columns.tolist(), strict=True))
     assert columns["found"] == [1, 1, 2, 1]
@@ -135,6 +136,15 @@ def test_pairs_of_two_models():
     assert columns["b best"] == pytest.approx([ABSENT, ABSENT, 0.9, 0.9])
     assert columns["b words of the sample"] == [7, 7, 9, 9]
     assert columns["agreement"] == pytest.approx([0.25, 0.5, (1 + 1 / 3) / 2, 0.5])
+
+
+def test_members_give_the_evidence_that_their_classes_name(fitted, data):
+    inputs = check_inputs(data[1][0][:3])
+    for model in fitted.members_:
+        found = model._evidence(inputs, 10)
+        assert tuple(found.columns) == model.evidence_columns
+        assert tuple(found.of_rows) == model.evidence_of_rows
+        assert np.all(np.diff(found.rows) >= 0)
 
 
 def test_folds():

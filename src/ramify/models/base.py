@@ -57,6 +57,9 @@ class Model(Estimator, Config):
     """Whether raw scores estimate probabilities, so that `threshold` needs no warning."""
     uses_relevance: ClassVar[bool] = False
     """Whether `fit` takes graded relevance, `fit(X, y, relevance=...)`."""
+    evidence_columns: ClassVar[tuple[str, ...]] = ("score",)
+    evidence_of_rows: ClassVar[tuple[str, ...]] = ()
+    """Names of what `_evidence` says about candidates, and about samples."""
 
     seed: int = param(0, "random seed; the same seed and data give the same model", low=0)
     threads: int | None = param(None, "number of threads; None: RAMIFY_THREADS or all cores", low=1, high=MAX_THREADS)

@@ -57,6 +57,8 @@ class KNN(FeatureModel):
 
     kind: ClassVar[str] = "knn"
     scores_are_probabilities: ClassVar[bool] = True
+    evidence_columns: ClassVar[tuple[str, ...]] = ("score", "count", "similarity")
+    evidence_of_rows: ClassVar[tuple[str, ...]] = ("nearest", "mean")
 
     features: Tfidf | Concat = param(
         factory=neighbor_features, doc="feature extraction from texts; not used for matrices"

@@ -77,6 +77,8 @@ class LabelMatcher(Model):
 
     kind: ClassVar[str] = "label-matcher"
     scores_are_probabilities: ClassVar[bool] = True
+    evidence_columns: ClassVar[tuple[str, ...]] = ("score", *COLUMNS)
+    evidence_of_rows: ClassVar[tuple[str, ...]] = ("words",)
 
     stemmer: Stemmer | None = param(
         "auto",

@@ -100,8 +100,7 @@ class Hybrid(Model):
         names = _names_by_id(data)
         folds = fold_rows(data.Y, self.n_folds, self.max_rows, self.seed)
         is_open = self.labels == "catalogue"
-        keys = _keys(members)
-        out_of_fold = OutOfFold(keys)
+        out_of_fold = OutOfFold(_keys(members))
         for i, (rows, held) in enumerate(folds):
             Y = data.Y[rows]
             if is_open:
@@ -129,9 +128,7 @@ class Hybrid(Model):
         for model in self.members_:
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
             model.catalogue_ = None
-        first = take_rows(data.inputs, np.arange(1))
-        found = [model._evidence(first, self.n_candidates) for model in self.members_]
-        self.feature_names_ = feature_names(found, keys)
+        self.feature_names_ = _feature_names(self.members_)
 
     @staticmethod
     def _fit_members(
@@ -253,26 +250,21 @@ class Hybrid(Model):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the features of the ranker")
         if not isinstance(summary, list) or not all(_are_facts(facts) for facts in summary):
             raise ModelFormatError(f"the manifest of {store.path} does not describe what the members brought")
-        self.members_, self.feature_names_, self.summary_ = (
-            load_members(store, parts, self.n_labels, OWNER),
-            names,
-            summary,
-        )
-        if any(
-            model.input_kind_ != self.input_kind_ or model.n_features_in_ != self.n_features_in_
-            for model in self.members_
-        ):
+        self.feature_names_, self.summary_ = names, summary
+        self.members_ = load_members(store, parts, self.n_labels, OWNER)
+        own = self.input_kind_, self.n_features_in_
+        if any((model.input_kind_, model.n_features_in_) != own for model in self.members_):
             raise ModelFormatError(f"{store.path}: the members were trained on other kinds of input")
-        trees, info = None, state.get("trees")
-        if info is not None:
-            trees = BoostedTrees.load_from(store, info, "trees_", len(names))
-        self.trees_ = trees
-        expected = feature_names(
-            [model._evidence(_empty_inputs(self.input_kind_, self.n_features_in_), 1) for model in self.members_],
-            _keys(self.members_),
-        )
-        if expected != names:
+        if _feature_names(self.members_) != names:
             raise ModelFormatError(f"{store.path}: the ranker was trained on the evidence of other members")
+        info = state.get("trees")
+        self.trees_ = None if info is None else BoostedTrees.load_from(store, info, "trees_", len(names))
+
+
+def _feature_names(models: Sequence[Model]) -> list[str]:
+    return feature_names(
+        [model.evidence_columns for model in models], [model.evidence_of_rows for model in models], _keys(models)
+    )
 
 
 def _keys(models: Sequence[Model]) -> list[str]:
@@ -302,14 +294,3 @@ def _names_by_id(data: TrainingData) -> LabelCatalogue | None:
         return None
     entries = ((i, data.catalogue.get_entry(label)) for i, label in enumerate(data.labels))
     return LabelCatalogue({i: entry for i, entry in entries if entry is not None})
-
-
-def _empty_inputs(kind: str, n_features: int | None) -> Inputs:
-    """Inputs without a row."""
-    if kind in ("text", "fields"):
-        return Inputs(kind, [], None)  # type: ignore[arg-type]
-    from scipy import sparse
-
-    shape = (0, int(n_features or 0))
-    empty = np.empty(shape, np.float32) if kind == "dense" else sparse.csr_matrix(shape, dtype=np.float32)
-    return Inputs(kind, empty, n_features)  # type: ignore[arg-type]

@@ -41,13 +41,12 @@ class Pairs(NamedTuple):
         return Pairs(self.rows[chosen], self.ids[chosen], self.columns[:, chosen])
 
 
-def feature_names(evidence: Sequence[Evidence], keys: Sequence[str]) -> list[str]:
-    """Names of the columns of `make_pairs`, for models with the given keys."""
+def feature_names(columns: Sequence[Sequence[str]], of_rows: Sequence[Sequence[str]], keys: Sequence[str]) -> list[str]:
+    """Names of the columns of `make_pairs`, from those of the evidence of models with the given keys."""
     names = list(OWN)
-    for found, key in zip(evidence, keys, strict=True):
-        names += [f"{key} {name}" for name in found.columns]
-        names += [f"{key} rank", f"{key} relative", f"{key} best"]
-        names += [f"{key} {name} of the sample" for name in found.of_rows]
+    for own, about_rows, key in zip(columns, of_rows, keys, strict=True):
+        names += [f"{key} {name}" for name in (*own, "rank", "relative", "best")]
+        names += [f"{key} {name} of the sample" for name in about_rows]
     return names
 
 
