@@ -70,16 +70,15 @@ def train(args: argparse.Namespace) -> None:
     started = time.perf_counter()
     try:
         if args.calibrate == "auto":
-            fit_calibrated(model, data, options)
+            fit_calibrated(model, data, options, catalogue)
         else:
-            fit_model(model, data, options)
+            fit_model(model, data, options, catalogue)
     except KeyboardInterrupt:
         if args.checkpoints is not None:
             print_message(f"interrupted; the same command resumes from the last checkpoint in {args.checkpoints}")
         raise
     if held_out is not None:
         model.calibrate(model_inputs(model, held_out), held_out.labels())
-    model.set_catalogue(catalogue)
     seconds = time.perf_counter() - started
     if not is_first:
         return
@@ -96,7 +95,7 @@ def train(args: argparse.Namespace) -> None:
             again = model.clone().set_params(seed=seed)
             if args.checkpoints is not None:  # the first training resumes from its own
                 again.set_params(checkpoint_dir=str(Path(args.checkpoints) / f"seed-{seed}"))
-            fit_model(again, data, options)
+            fit_model(again, data, options, catalogue)
             results.append(_evaluate(again, dev, args))
         print_table(seeds_table(results), title=f"mean and standard deviation over {args.seeds} seeds")
     elif dev is not None:

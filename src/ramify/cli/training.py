@@ -15,6 +15,7 @@ import numpy as np
 
 from ramify.base.errors import DataError
 from ramify.cli.output import print_message
+from ramify.io.catalogue import LabelCatalogue
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
 from ramify.io.store import StoreWriter
@@ -159,7 +160,7 @@ def read_by_label(path: str, field: str) -> dict[Any, Any]:
     return values
 
 
-def fit_model(model: Model, data: Dataset, options: dict[str, Any]) -> None:
+def fit_model(model: Model, data: Dataset, options: dict[str, Any], catalogue: LabelCatalogue | None = None) -> None:
     """Fit with the weights of the data file, if the model uses them; each column of a label matrix is a label."""
     options = dict(options)
     has_columns = data.X is not None
@@ -168,7 +169,7 @@ def fit_model(model: Model, data: Dataset, options: dict[str, Any]) -> None:
     elif data.relevance is not None:
         print_message(f"warning: {model.kind} does not use the weights of {data.name}")
     if not has_columns:
-        model.fit(data.inputs, data.labels(), **options)
+        model.fit(data.inputs, data.labels(), label_catalogue=catalogue, **options)
         return
     for name in ("label_features", "tree"):
         if isinstance(options.get(name), dict):  # their keys are labels, but those of an indicator are its columns
@@ -176,13 +177,16 @@ def fit_model(model: Model, data: Dataset, options: dict[str, Any]) -> None:
             options[name] = {ids[label]: value for label, value in options[name].items() if label in ids}
     model.fit(data.inputs, data.Y, **options)
     model.labels_ = data.label_names
+    model.set_catalogue(catalogue)
 
 
-def fit_calibrated(model: Model, data: Dataset, options: dict[str, Any]) -> None:
+def fit_calibrated(
+    model: Model, data: Dataset, options: dict[str, Any], catalogue: LabelCatalogue | None = None
+) -> None:
     """Fit and calibrate without further data."""
     if data.relevance is not None or options:
         raise DataError(
             "--calibrate auto uses neither weights of the data file nor --label-features or --tree; name a file of "
             "held-out rows: --calibrate dev.jsonl"
         )
-    model.fit_calibrated(data.inputs, data.labels())
+    model.fit_calibrated(data.inputs, data.labels(), label_catalogue=catalogue)

@@ -108,7 +108,7 @@ class Model(Estimator, Config):
         these: training takes about twice as long, and no row is lost to it. `sample_weight` is that of `fit`: rows of
         weight 0 are left out; the others count alike in the calibration.
         """
-        data, _ = self._check_training_data(X, y).weighted(sample_weight)
+        data, _ = self._check_training_data(X, y, label_catalogue).weighted(sample_weight)
         decisions = cross_fit_decisions(self, data, fraction, max_rows, rule)
         self.fit(X, y, sample_weight=sample_weight, label_catalogue=label_catalogue)
         self._set_decisions(*decisions)

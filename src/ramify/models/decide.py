@@ -14,6 +14,7 @@ from ramify.base.errors import NotCalibratedError
 from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.io.inputs import Inputs, take_rows
 from ramify.models.filtering import CALIBRATION_LABELS, RowFilters, rank_labels
+from ramify.models.training_data import TrainingData
 from ramify.native.matrix import ranking_hits
 from ramify.rank.decision_rule import DecisionRule, HeldOut
 from ramify.rank.decisions import Threshold, parse_rule
@@ -53,7 +54,12 @@ def cross_fit_decisions(
     copy = model.clone()
     if directory := getattr(copy, "checkpoint_dir", None):  # those of the model itself stay what it resumes from
         copy.set_params(checkpoint_dir=str(Path(directory) / "calibration"))
-    copy.fit(take_rows(inputs, rest).data, Y[rest], sample_weight=None if weights is None else weights[rest])
+    copy.fit(
+        take_rows(inputs, rest).data,
+        Y[rest],
+        sample_weight=None if weights is None else weights[rest],
+        label_catalogue=data.names_by_id(),
+    )
     copy.calibrate(take_rows(inputs, held).data, Y[held], rule=rule)
     return copy.calibration_, copy.rule_
 

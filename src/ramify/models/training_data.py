@@ -61,3 +61,10 @@ class TrainingData(NamedTuple):
         labels = LabelVocabulary([*self.labels, *new])
         Y = csr_from_parts(self.Y.data, self.Y.indices, self.Y.indptr, (self.Y.shape[0], len(labels)))
         return self._replace(Y=Y, labels=labels)
+
+    def names_by_id(self) -> LabelCatalogue | None:
+        """Return the catalogue of the labels by their ids, for a model that is trained on the indicator."""
+        if self.catalogue is None:
+            return None
+        entries = ((i, self.catalogue.get_entry(label)) for i, label in enumerate(self.labels))
+        return LabelCatalogue({i: entry for i, entry in entries if entry is not None})

@@ -97,7 +97,7 @@ class Hybrid(Model):
 
     def _fit(self, data: TrainingData) -> None:
         members = self.members or self._default_members(data.inputs, data.catalogue is not None)
-        names = _names_by_id(data)
+        names = data.names_by_id()
         folds = fold_rows(data.Y, self.n_folds, self.max_rows, self.seed)
         is_open = self.labels == "catalogue"
         out_of_fold = OutOfFold(_keys(members))
@@ -286,11 +286,3 @@ def _are_facts(facts: Any) -> bool:
         and isinstance(facts.get("kind"), str)
         and all(isinstance(facts.get(key), float) for key in FACTS)
     )
-
-
-def _names_by_id(data: TrainingData) -> LabelCatalogue | None:
-    """Catalogue of the labels by their ids, as members are trained on an indicator."""
-    if data.catalogue is None:
-        return None
-    entries = ((i, data.catalogue.get_entry(label)) for i, label in enumerate(data.labels))
-    return LabelCatalogue({i: entry for i, entry in entries if entry is not None})
