@@ -40,14 +40,22 @@ CsrView<std::int64_t> long_view(const LongCsr& matrix, std::int64_t cols) {
     return {ssize(indptr.shape(0)) - 1, cols, indptr.data(), indices.data(), data ? data->data() : nullptr};
 }
 
+// first_label, n_labels, n_rows, is_wide, begin, end
+using CutTuple = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, std::int64_t, std::int64_t>;
+
 CsrParts py_fit_ovr(const Csr& sparse, std::int64_t n_sparse, In2<float> dense, LongCsr positives,
                     std::optional<LongCsr> negatives, In<std::int64_t> clusters, In<float> positive_costs,
-                    const SolverOptions& options, std::tuple<std::int64_t, std::int64_t> part, int threads,
-                    const std::function<void(std::int64_t)>& progress) {
+                    const SolverOptions& options, std::tuple<std::int64_t, std::int64_t> part,
+                    std::optional<CutTuple> cut_of, int threads, const std::function<void(std::int64_t)>& progress) {
     const Csr::Arrays parts = sparse.arrays();
     const auto [index, n_parts] = part;
     if (n_parts < 1 || n_parts > 1'000'000 || index < 0 || index >= n_parts)
         throw std::invalid_argument("there is no such part of the labels");
+    OvrCut cut;
+    if (cut_of) {
+        const auto [first_label, n_labels, n_rows, is_wide, begin, end] = *cut_of;
+        cut = {first_label, n_labels, n_rows, is_wide, begin, end};
+    }
     return parts.visit(n_sparse, [&]<class Index>(const CsrView<Index>& view) {
         OvrProblem<Index> problem;
         problem.sparse = view;
@@ -60,20 +68,24 @@ CsrParts py_fit_ovr(const Csr& sparse, std::int64_t n_sparse, In2<float> dense, 
         problem.n_clusters = ssize(clusters.shape(0)) - 1;
         problem.part = index;
         problem.n_parts = n_parts;
+        if (cut_of) problem.cut = &cut;
         return give_rows([&] { return fit_ovr(problem, options, threads, progress); });
     });
 }
 
-std::tuple<Out<std::uint32_t>, Out<std::uint8_t>, Out<float>> py_pack_weights(const Csr& weights,
-                                                                              std::int64_t n_features,
-                                                                              In<std::int64_t> children, int threads) {
+std::tuple<Out<std::uint32_t>, Out<std::uint8_t>, Out<float>> py_pack_weights(
+    const Csr& weights, std::int64_t n_features, In<std::int64_t> children,
+    std::optional<std::tuple<float, float>> magnitudes, int threads) {
     const Csr::Arrays parts = weights.arrays();
+    Magnitudes given;
+    if (magnitudes) std::tie(given.smallest, given.largest) = *magnitudes;
     PackedWeights packed = parts.visit(n_features, [&](const auto& view) {
         nb::gil_scoped_release release;
         std::vector<std::int32_t> first_chunk;
         std::vector<std::int64_t> chunks;
         make_chunks(children.data(), ssize(children.shape(0)) - 1, first_chunk, chunks);
-        return pack_weights(view, n_features, chunks.data(), ssize(chunks.size()) - 1, threads);
+        return pack_weights(view, n_features, chunks.data(), ssize(chunks.size()) - 1, threads,
+                            magnitudes ? &given : nullptr);
     });
     return {give(std::move(packed.block_starts)), give(std::move(packed.table)), give(std::move(packed.codebook))};
 }
@@ -303,10 +315,11 @@ void bind_linear(nb::module_& m) {
              nb::arg("threshold"), nb::arg("max_weights"), nb::arg("seed"));
     m.def("fit_ovr", py_fit_ovr, nb::arg("sparse"), nb::arg("n_sparse"), array("dense"), array("positives"),
           array("negatives").none(), array("clusters"), array("positive_costs"), nb::arg("options"), nb::arg("part"),
-          nb::arg("threads"), nb::arg("progress").none());
+          nb::arg("cut").none(), nb::arg("threads"), nb::arg("progress").none());
+    m.def("ovr_job_size", ovr_job_size, nb::arg("n_labels"));
 
     m.def("pack_weights", py_pack_weights, nb::arg("weights"), nb::arg("n_features"), array("children"),
-          nb::arg("threads"));
+          nb::arg("magnitudes").none(), nb::arg("threads"));
     m.def("pack_features", py_pack_features, nb::arg("weights"), nb::arg("n_positions"), nb::arg("threads"));
     m.def("score_candidates", py_score_candidates, array("classifiers"), nb::arg("dense_norm"), nb::arg("X"),
           array("X_dense"), array("candidates"), nb::arg("threads"));

@@ -244,6 +244,38 @@ Out<std::uint8_t> term_slots(In<std::uint64_t> offsets, In<std::uint8_t> bytes, 
     }));
 }
 
+// The parts of the terms of a vocabulary, given the documents of each: indptr, parts and costs.
+std::tuple<Out<std::int64_t>, Out<std::int32_t>, Out<float>> py_find_subwords(
+    In<std::uint64_t> offsets, In<std::uint8_t> bytes, In<std::uint8_t> slots, In<std::uint64_t> hash_key,
+    In<std::int64_t> df, std::int64_t n_docs, std::int64_t min_df, int threads) {
+    const VocabularyView view = vocabulary_view(offsets, bytes, slots, hash_key);
+    if (ssize(df.shape(0)) != view.n_terms)
+        throw std::invalid_argument("every term of the vocabulary needs a document frequency");
+    Subwords found =
+        without_gil([&] { return find_subwords(view, part_costs(df.data(), view.n_terms, n_docs, min_df), threads); });
+    return {give(std::move(found.indptr)), give(std::move(found.parts)), give(std::move(found.costs))};
+}
+
+using TermArrays = std::tuple<In<std::uint64_t>, In<std::uint8_t>, In<std::int64_t>, std::optional<In<double>>>;
+
+// Terms of several parts of a corpus as one: offsets, bytes, df and tf (empty if a part has none).
+std::tuple<Out<std::uint64_t>, Out<std::uint8_t>, Out<std::int64_t>, Out<double>> py_merge_terms(
+    const std::vector<TermArrays>& parts) {
+    std::vector<CountedTerms> lists;
+    for (const auto& [offsets, bytes, df, tf] : parts) {
+        const std::int64_t n = ssize(offsets.shape(0)) - 1;
+        bool is_valid = n >= 0 && ssize(df.shape(0)) == n && (!tf || ssize(tf->shape(0)) == n) && offsets(0) == 0 &&
+                        offsets(static_cast<std::size_t>(n)) == bytes.shape(0);
+        for (std::int64_t i = 0; is_valid && i < n; ++i)
+            is_valid = offsets(static_cast<std::size_t>(i)) <= offsets(static_cast<std::size_t>(i) + 1);
+        if (!is_valid) throw std::invalid_argument("the arrays of counted terms do not fit together");
+        lists.push_back({n, offsets.data(), bytes.data(), df.data(), tf ? tf->data() : nullptr});
+    }
+    MergedTerms merged = without_gil([&] { return merge_terms(lists); });
+    return {give(std::move(merged.terms.offsets)), give(std::move(merged.terms.bytes)), give(std::move(merged.df)),
+            give(std::move(merged.tf))};
+}
+
 // A finished vocabulary with its weights, over arrays that Python keeps alive (mostly memory-mapped).
 class PyTfidf {
 public:
@@ -472,6 +504,9 @@ void bind_text(nb::module_& m) {
                 return give_rows([&] { return self.counts.rows(weighting, threads); });
             },
             array("idf").none(), nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"), nb::arg("threads"));
+    m.def("find_subwords", py_find_subwords, array("offsets"), array("bytes"), array("slots"), array("hash_key"),
+          array("df"), nb::arg("n_docs"), nb::arg("min_df"), nb::arg("threads"));
+    m.def("merge_terms", py_merge_terms, array("parts"));
     m.def("term_slots", term_slots, array("offsets"), array("bytes"), array("hash_key"));
     nb::class_<PyTfidf>(m, "Tfidf")
         .def(nb::init<const PyAnalyzer&, In<std::uint64_t>, In<std::uint8_t>, In<std::uint8_t>, In<std::uint64_t>,

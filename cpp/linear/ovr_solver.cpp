@@ -20,10 +20,8 @@ struct Job {
 
 // Blocks of labels that do not depend on the number of threads: whole clusters where there are many, else parts of
 // them. The clusters with the most work come first, so that no long one is left for the end.
-std::vector<Job> make_jobs(const std::int64_t* clusters, std::int64_t n_clusters,
-                           const std::vector<std::int64_t>& work) {
-    const std::int64_t n_labels = clusters[n_clusters];
-    const std::int64_t block = std::clamp<std::int64_t>((n_labels / 64 + 15) / 16 * 16, 16, 256);
+std::vector<Job> make_jobs(const std::int64_t* clusters, std::int64_t n_clusters, const std::vector<std::int64_t>& work,
+                           std::int64_t block) {
     std::vector<std::int64_t> order(static_cast<std::size_t>(n_clusters));
     for (std::int64_t c = 0; c < n_clusters; ++c) order[static_cast<std::size_t>(c)] = c;
     std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
@@ -92,7 +90,8 @@ public:
                 worker.found_[static_cast<std::size_t>(label)].push_back({worker.global_weight(weight), value});
             }};
         SolverOptions options = options_;
-        options.seed += static_cast<std::uint64_t>(job.first) * 0x9e3779b97f4a7c15ull;
+        const std::int64_t first_label = problem_.cut == nullptr ? 0 : problem_.cut->first_label;
+        options.seed += static_cast<std::uint64_t>(first_label + job.first) * 0x9e3779b97f4a7c15ull;
         hot().solve_labels(rows_, labels, options, scratch, sink);
 
         result.sizes.resize(static_cast<std::size_t>(n_labels));
@@ -149,6 +148,8 @@ private:
     // Collects the rows of a cluster: its negatives and every positive of its labels.
     void gather(std::int64_t cluster) {
         const std::int64_t n_rows = problem_.sparse.rows;
+        const std::int64_t n_rows_whole = problem_.cut == nullptr ? n_rows : problem_.cut->n_rows;
+        const bool is_wide = !std::is_same_v<Index, std::int32_t> || (problem_.cut != nullptr && problem_.cut->is_wide);
         cluster_ = cluster;
         rows_used_.clear();
         features_.clear();
@@ -180,7 +181,7 @@ private:
         }
         const std::int64_t n = all ? n_rows : static_cast<std::int64_t>(rows_used_.size());
         // A cluster with a large fraction of all rows has nearly all features: a copy would save nothing.
-        const bool direct = std::is_same_v<Index, std::int32_t> && !drops_features() && (all || 4 * n >= n_rows);
+        const bool direct = !is_wide && !drops_features() && 4 * n >= n_rows_whole;
         auto row_of = [&](std::int64_t row) { return all ? row : rows_used_[static_cast<std::size_t>(row)]; };
         start_.resize(static_cast<std::size_t>(n));
         length_.resize(static_cast<std::size_t>(n));
@@ -324,6 +325,10 @@ private:
 
 }  // namespace
 
+std::int64_t ovr_job_size(std::int64_t n_labels) {
+    return std::clamp<std::int64_t>((n_labels / 64 + 15) / 16 * 16, 16, 256);
+}
+
 template <class Index>
 CsrRows fit_ovr(const OvrProblem<Index>& problem, const SolverOptions& options, int threads,
                 const std::function<void(std::int64_t)>& progress) {
@@ -335,7 +340,11 @@ CsrRows fit_ovr(const OvrProblem<Index>& problem, const SolverOptions& options, 
             all ? problem.sparse.rows : problem.negatives.indptr[c + 1] - problem.negatives.indptr[c];
         work[static_cast<std::size_t>(c)] = n_rows * (problem.clusters[c + 1] - problem.clusters[c]);
     }
-    std::vector<Job> jobs = make_jobs(problem.clusters, problem.n_clusters, work);
+    std::vector<Job> jobs = make_jobs(problem.clusters, problem.n_clusters, work,
+                                      ovr_job_size(problem.cut == nullptr ? n_labels : problem.cut->n_labels));
+    if (problem.cut != nullptr)
+        std::erase_if(jobs,
+                      [&](const Job& job) { return job.first < problem.cut->begin || job.first >= problem.cut->end; });
     const auto n_jobs = static_cast<std::int64_t>(jobs.size());
     // A job gives the same weights in a part as in the whole.
     jobs = {jobs.begin() + n_jobs * problem.part / problem.n_parts,

@@ -12,6 +12,15 @@
 
 namespace ramify {
 
+// Where a problem lies in a larger one, of which it has whole clusters and all of their rows, in order. Its labels get
+// the weights that they get in the larger one.
+struct OvrCut {
+    std::int64_t first_label = 0;           // label 0 of the problem in the larger one
+    std::int64_t n_labels = 0, n_rows = 0;  // of the larger one
+    bool is_wide = false;                   // whether the larger one has 64-bit indices
+    std::int64_t begin = 0, end = 0;        // labels of the problem to train, from the first of a job on
+};
+
 template <class Index>
 struct OvrProblem {
     CsrView<Index> sparse;         // (n × d); d may be 0
@@ -23,7 +32,12 @@ struct OvrProblem {
     const std::int64_t* clusters = nullptr;  // (clusters + 1) labels of cluster c: [clusters[c], clusters[c + 1])
     std::int64_t n_clusters = 0;
     std::int64_t part = 0, n_parts = 1;  // which part of the labels to train; the rows of all others are empty
+    const OvrCut* cut = nullptr;         // null: the problem is whole
 };
+
+// Labels of a job: a cluster is divided into jobs, from its first label on. They do not depend on the number of
+// threads.
+std::int64_t ovr_job_size(std::int64_t n_labels);
 
 // Weights (L × (d + n_dense + 1)), the bias in the last column. progress(labels done) is called on the calling thread
 // after each of its jobs.

@@ -22,8 +22,8 @@ struct Quantizer {
     float scale = 1.0f;
     int mantissa_bits = max_mantissa_bits;
 
-    // Covers the magnitudes from `smallest` to `largest`.
-    Quantizer(float smallest, float largest) {
+    explicit Quantizer(const Magnitudes& magnitudes) {
+        const auto [smallest, largest] = magnitudes;
         if (!(largest > 0.0f)) return;
         // Far from the limits of float32, so that every code is a normal number.
         const int top = std::clamp(std::ilogb(largest), -60, 100);
@@ -44,14 +44,14 @@ private:
 };
 
 template <class Index>
-Quantizer make_quantizer(const CsrView<Index>& weights, std::int64_t n_features) {
-    float smallest = INFINITY, largest = 0.0f;
+Magnitudes find_magnitudes(const CsrView<Index>& weights, std::int64_t n_features) {
+    Magnitudes found{INFINITY, 0.0f};
     for (std::int64_t i = 0; i < weights.indptr[weights.rows]; ++i)
         if (weights.indices[i] < n_features && weights.data[i] != 0.0f) {
-            smallest = std::min(smallest, std::abs(weights.data[i]));
-            largest = std::max(largest, std::abs(weights.data[i]));
+            found.smallest = std::min(found.smallest, std::abs(weights.data[i]));
+            found.largest = std::max(found.largest, std::abs(weights.data[i]));
         }
-    return {smallest, largest};
+    return found;
 }
 
 struct Entry {
@@ -175,8 +175,8 @@ private:
 
 template <class Index>
 PackedWeights pack_weights(const CsrView<Index>& weights, std::int64_t n_features, const std::int64_t* chunks,
-                           std::int64_t n_chunks, int threads) {
-    const Quantizer quantizer = make_quantizer(weights, n_features);
+                           std::int64_t n_chunks, int threads, const Magnitudes* given) {
+    const Quantizer quantizer(given != nullptr ? *given : find_magnitudes(weights, n_features));
     std::vector<std::int32_t> chunk_of(static_cast<std::size_t>(weights.rows));
     for (std::int64_t p = 0; p < n_chunks; ++p)
         for (std::int64_t c = chunks[p]; c < chunks[p + 1]; ++c)
@@ -231,8 +231,10 @@ PackedWeights pack_weights(const CsrView<Index>& weights, std::int64_t n_feature
     return packed;
 }
 
-template PackedWeights pack_weights(const CsrView<std::int32_t>&, std::int64_t, const std::int64_t*, std::int64_t, int);
-template PackedWeights pack_weights(const CsrView<std::int64_t>&, std::int64_t, const std::int64_t*, std::int64_t, int);
+template PackedWeights pack_weights(const CsrView<std::int32_t>&, std::int64_t, const std::int64_t*, std::int64_t, int,
+                                    const Magnitudes*);
+template PackedWeights pack_weights(const CsrView<std::int64_t>&, std::int64_t, const std::int64_t*, std::int64_t, int,
+                                    const Magnitudes*);
 
 void read_codebook(const float* codebook, float& scale, int& mantissa_bits) {
     scale = codebook[0];

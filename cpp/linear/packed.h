@@ -103,10 +103,16 @@ struct PackedWeights {
     std::vector<float> codebook;  // (256) the weight of each code
 };
 
-// Packs weights (K × n_features); chunk p has the nodes [chunks[p], chunks[p + 1]).
+// Smallest and largest magnitude of the weights other than 0 of a level; largest 0: there are none.
+struct Magnitudes {
+    float smallest = 0.0f, largest = 0.0f;
+};
+
+// Packs weights (K × n_features); chunk p has the nodes [chunks[p], chunks[p + 1]). The codes depend on the magnitudes
+// of all weights of the level; where `weights` are those of some features only, they have to be given.
 template <class Index>
 PackedWeights pack_weights(const CsrView<Index>& weights, std::int64_t n_features, const std::int64_t* chunks,
-                           std::int64_t n_chunks, int threads);
+                           std::int64_t n_chunks, int threads, const Magnitudes* given = nullptr);
 
 // Finds scale and mantissa bits of a codebook (256). Throws std::invalid_argument if it is none.
 void read_codebook(const float* codebook, float& scale, int& mantissa_bits);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
+#include <string_view>
 
 #include "core/parallel.h"
 
@@ -20,11 +21,90 @@ std::uint64_t sort_key(const SharedVocabulary::Entry& entry, std::size_t begin) 
     return entry.length > 8 ? __builtin_bswap64(entry.last >> 8 * (16 - entry.length)) : 0;
 }
 
+std::string_view term_of(const CountedTerms& part, std::int64_t i) {
+    return {reinterpret_cast<const char*>(part.bytes) + part.offsets[i], part.offsets[i + 1] - part.offsets[i]};
+}
+
 void add_counts(const auto& from, auto& to, std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < std::min(end, from.size()); ++i) to[i] += from[i];
 }
 
 }  // namespace
+
+std::vector<float> part_costs(const std::int64_t* df, std::int64_t n_terms, std::int64_t n_docs, std::int64_t min_df) {
+    std::vector<float> costs(static_cast<std::size_t>(n_terms), WordSplitter::not_a_part);
+    for (std::int64_t i = 0; i < n_terms; ++i)
+        if (df[i] >= min_df)
+            costs[static_cast<std::size_t>(i)] =
+                static_cast<float>(std::log(static_cast<double>(n_docs) / static_cast<double>(df[i])) + 1.0);
+    return costs;
+}
+
+Subwords find_subwords(const VocabularyView& frozen, std::vector<float>&& costs, int threads) {
+    const WordSplitter splitter(frozen, costs.data());
+    std::vector<std::vector<std::uint32_t>> parts_of(static_cast<std::size_t>(frozen.n_terms));
+    constexpr std::int64_t terms_per_block = 4096;
+    parallel_for((frozen.n_terms + terms_per_block - 1) / terms_per_block, threads, [&](std::int64_t block, int) {
+        std::vector<std::uint8_t> padded;
+        for (std::int64_t i = block * terms_per_block; i < std::min(frozen.n_terms, (block + 1) * terms_per_block);
+             ++i) {
+            const std::uint64_t length = frozen.offsets[i + 1] - frozen.offsets[i];
+            padded.assign(length + 2 * term_padding, 0);
+            std::memcpy(padded.data(), frozen.bytes + frozen.offsets[i], length);
+            splitter.split(padded.data(), length, parts_of[static_cast<std::size_t>(i)]);
+        }
+    });
+    Subwords result;
+    result.indptr.push_back(0);
+    for (const auto& parts : parts_of) {
+        for (const std::uint32_t part : parts) result.parts.push_back(static_cast<std::int32_t>(part));
+        result.indptr.push_back(static_cast<std::int64_t>(result.parts.size()));
+    }
+    result.costs = std::move(costs);
+    return result;
+}
+
+MergedTerms merge_terms(const std::vector<CountedTerms>& parts) {
+    struct Next {
+        std::string_view term;
+        std::size_t part;
+        std::int64_t index;
+    };
+    // The smallest term is at the top of the heap; of equal ones, that of the first part.
+    auto after = [](const Next& a, const Next& b) { return a.term != b.term ? a.term > b.term : a.part > b.part; };
+    std::vector<Next> heap;
+    bool with_tf = true;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        with_tf &= parts[p].tf != nullptr;
+        if (parts[p].n_terms > 0) heap.push_back({term_of(parts[p], 0), p, 0});
+    }
+    std::make_heap(heap.begin(), heap.end(), after);
+    MergedTerms merged;
+    merged.terms.offsets.push_back(0);
+    std::string_view last;
+    while (!heap.empty()) {
+        std::pop_heap(heap.begin(), heap.end(), after);
+        Next& next = heap.back();
+        const CountedTerms& part = parts[next.part];
+        const auto i = static_cast<std::size_t>(next.index);
+        if (merged.df.empty() || next.term != last) {
+            last = next.term;
+            merged.terms.bytes.insert(merged.terms.bytes.end(), last.begin(), last.end());
+            merged.terms.offsets.push_back(merged.terms.bytes.size());
+            merged.df.push_back(0);
+            if (with_tf) merged.tf.push_back(0.0);
+        }
+        merged.df.back() += part.df[i];
+        if (with_tf) merged.tf.back() += part.tf[i];
+        if (++next.index < part.n_terms) {
+            next.term = term_of(part, next.index);
+            std::push_heap(heap.begin(), heap.end(), after);
+        } else {
+            heap.pop_back();
+        }
+    }
+    return merged;
+}
 
 CorpusCounts::CorpusCounts(const AnalyzerSpec& spec, const Corpus& corpus, bool with_tf, int threads)
     : n_docs_(corpus.n_docs), with_tf_(with_tf), integral_(corpus.integral(spec)) {
@@ -168,11 +248,10 @@ Subwords CorpusCounts::add_subwords(const VocabularyView& frozen, std::int64_t m
     if (!vocabulary_ || frozen.n_terms != n_columns_)
         throw std::invalid_argument("subwords need the vocabulary of freeze(with_subwords=True)");
     Subwords result;
-    result.costs.assign(n_columns_, WordSplitter::not_a_part);
+    std::vector<std::int64_t> column_df(n_columns_);
     for (std::size_t id = 0; id < column_.size(); ++id)
-        if (column_[id] != Slot::empty && df_[id] >= min_df)
-            result.costs[column_[id]] =
-                static_cast<float>(std::log(static_cast<double>(n_docs_) / static_cast<double>(df_[id])) + 1.0);
+        if (column_[id] != Slot::empty) column_df[column_[id]] = df_[id];
+    result.costs = part_costs(column_df.data(), n_columns_, n_docs_, min_df);
 
     // The parts of every term, also of those that are no columns.
     const WordSplitter splitter(frozen, result.costs.data());

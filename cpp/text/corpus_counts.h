@@ -23,6 +23,28 @@ struct Subwords {
     std::vector<std::int64_t> df;
 };
 
+// What the terms of a finished vocabulary cost as parts of other words, given the documents that each occurs in; terms
+// in fewer than min_df documents are no parts.
+std::vector<float> part_costs(const std::int64_t* df, std::int64_t n_terms, std::int64_t n_docs, std::int64_t min_df);
+// The parts of the terms of a finished vocabulary (without df).
+Subwords find_subwords(const VocabularyView& frozen, std::vector<float>&& costs, int threads);
+
+// Sorted terms of a part of a corpus, with their document and term frequencies (tf may be null).
+struct CountedTerms {
+    std::int64_t n_terms = 0;
+    const std::uint64_t* offsets = nullptr;  // (n_terms + 1)
+    const std::uint8_t* bytes = nullptr;
+    const std::int64_t* df = nullptr;
+    const double* tf = nullptr;
+};
+struct MergedTerms {
+    FrozenVocabulary terms;
+    std::vector<std::int64_t> df;
+    std::vector<double> tf;  // empty if a part has none
+};
+// The terms of all parts, sorted, with the sums of their frequencies.
+MergedTerms merge_terms(const std::vector<CountedTerms>& parts);
+
 // Learns the vocabulary in one pass over a corpus and keeps the counts, so that the rows need no second pass. To be
 // called in this order: constructor, select, freeze, optionally add_subwords, rows. Every result is the same for any
 // number of threads.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ramify import datasets, features, metrics, report
     from ramify.base.errors import DataError, ModelFormatError, NotCalibratedError, NotFittedError, RamifyError
     from ramify.base.ranking import Ranking
+    from ramify.distributed.training import fit_files
     from ramify.features.concat import Concat
     from ramify.features.tfidf import Tfidf
     from ramify.index.ann import AnnConfig, AnnIndex
@@ -71,6 +72,7 @@ _MODULE_OF = {
     "NotFittedError": "ramify.base.errors",
     "RamifyError": "ramify.base.errors",
     "Ranking": "ramify.base.ranking",
+    "fit_files": "ramify.distributed.training",
     "Concat": "ramify.features.concat",
     "Tfidf": "ramify.features.tfidf",
     "AnnConfig": "ramify.index.ann",
@@ -173,6 +175,7 @@ __all__ = [  # noqa: RUF022 (in the order of sorted())
     "datasets",
     "evaluate",
     "features",
+    "fit_files",
     "fit_ovr",
     "load",
     "metrics",

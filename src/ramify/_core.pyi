@@ -56,6 +56,19 @@ class CorpusCounts:
         self, idf: NDArray[np.float64] | None, binary: bool, sublinear: bool, norm: str, threads: int
     ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
 
+def find_subwords(
+    offsets: NDArray[np.uint64],
+    bytes: NDArray[np.uint8],
+    slots: NDArray[np.uint8],
+    hash_key: NDArray[np.uint64],
+    df: NDArray[np.int64],
+    n_docs: int,
+    min_df: int,
+    threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def merge_terms(
+    parts: Sequence[tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64] | None]],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[np.int64], NDArray[np.float64]]: ...
 def term_slots(
     offsets: NDArray[np.uint64], bytes: NDArray[np.uint8], hash_key: NDArray[np.uint64]
 ) -> NDArray[np.uint8]: ...
@@ -215,11 +228,17 @@ def fit_ovr(
     positive_costs: NDArray[np.float32],
     options: SolverOptions,
     part: tuple[int, int],
+    cut: tuple[int, int, int, bool, int, int] | None,
     threads: int,
     progress: Callable[[int], None] | None,
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def ovr_job_size(n_labels: int) -> int: ...
 def pack_weights(
-    weights: scipy.sparse.csr_matrix, n_features: int, children: NDArray[np.int64], threads: int
+    weights: scipy.sparse.csr_matrix,
+    n_features: int,
+    children: NDArray[np.int64],
+    magnitudes: tuple[float, float] | None,
+    threads: int,
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.float32]]: ...
 def pack_features(
     weights: scipy.sparse.csr_matrix, n_positions: int, threads: int

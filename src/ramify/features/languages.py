@@ -34,11 +34,21 @@ def detect_languages(documents: Any, *, threads: int | None = None) -> list[str 
     return [native.text.LANGUAGES[i] if i else None for i in found]
 
 
-def main_language(texts: Sequence[str], n_fields: int, threads: int) -> str | None:
-    """Most frequent language with a stemmer of documents of `n_fields` texts each, by an even sample of them."""
-    n = len(texts) // n_fields
-    step = max(1, n // _SAMPLE)
-    sample = [text for i in range(0, n, step) for text in texts[i * n_fields : (i + 1) * n_fields]]
-    found = Counter(native.text.LANGUAGES[i] for i in native.text.detect_languages(sample, n_fields, threads))
+def count_languages(
+    texts: Sequence[str], n_fields: int, threads: int, *, first: int = 0, n: int | None = None
+) -> Counter[str]:
+    """Languages of an even sample of documents of `n_fields` texts each.
+
+    The texts may be those of the documents from `first` on, of n in total: the samples of all parts are that of the
+    whole.
+    """
+    n_here = len(texts) // n_fields
+    step = max(1, (n_here if n is None else n) // _SAMPLE)
+    sample = [text for i in range(-first % step, n_here, step) for text in texts[i * n_fields : (i + 1) * n_fields]]
+    return Counter(native.text.LANGUAGES[i] for i in native.text.detect_languages(sample, n_fields, threads))
+
+
+def main_language(found: Counter[str]) -> str | None:
+    """Most frequent language with a stemmer."""
     best = max(STEMMERS, key=lambda name: (found[name], name))
     return best if found[best] else None

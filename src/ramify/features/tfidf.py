@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -13,16 +12,18 @@ from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError, not_fitted
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS, resolve_threads
-from ramify.base.types import AnyArray, BoolArray, Csr
-from ramify.features.languages import STEMMERS, main_language
+from ramify.base.types import AnyArray, Csr
+from ramify.features.languages import STEMMERS, count_languages, main_language
 from ramify.features.preparation import Preparation, check_field_weights, shortest_word, stop_word_set
 from ramify.features.saved import SavedFeatures
+from ramify.features.selection import df_range, most_frequent
 from ramify.features.stemmers import PYTHON_STEMMERS, Stemmer
 from ramify.io.inputs import Inputs, check_inputs
 from ramify.io.store import Store, StoreWriter
 
 _PARTS = ("part_indptr", "parts", "part_costs")  # arrays of the subwords
-_MIN_PART_DF = 3  # documents that a term must occur in, to be a part of other words
+MIN_PART_DF = 3
+"""Documents that a term must occur in, to be a part of other words."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -150,40 +151,40 @@ class Tfidf(SavedFeatures):
         weights = [1.0] if fields is None else list(fields.values())
         language: str | None = self.stemmer if self.stemmer in STEMMERS else None
         if self.stemmer == "auto":
-            language = main_language(texts, len(weights), threads)
+            language = main_language(count_languages(texts, len(weights), threads))
         counts = native.text.CorpusCounts.count(
             self._make_analyzer(language), texts, weights, self.max_features is not None, threads
         )
-        low = self.min_df if isinstance(self.min_df, int) else self.min_df * n
-        high = self.max_df if isinstance(self.max_df, int) else self.max_df * n
-        if high < low and needs_terms:
-            raise ValueError(f"max_df={self.max_df!r} corresponds to fewer documents than min_df={self.min_df!r}")
-        counts.select(math.ceil(low), math.floor(high), threads)
+        counts.select(*df_range(n, self.min_df, self.max_df, needs_terms), threads)
         df = counts.document_frequency()
-        keep = None
-        if self.max_features is not None and len(df) > self.max_features:
-            keep = self._most_frequent(df if self.binary else counts.term_frequency())
-            df = df[keep]
-        if len(df) == 0 and needs_terms:
-            raise ValueError(
-                "no terms: the documents are empty or contain only stop words, or min_df and max_df exclude all terms"
-            )
+        frequency = df if self.binary else counts.term_frequency()
+        keep = most_frequent(df, frequency, self.max_features, needs_terms)
         # Nothing below can fail: an earlier fit stays intact until here.
         with_subwords = self.subwords is not None
-        self.offsets_, self.bytes_ = counts.freeze(None if keep is None else keep.view(np.uint8), with_subwords)
+        self._set_terms(*counts.freeze(None if keep is None else keep.view(np.uint8), with_subwords))
+        df = df if keep is None else df[keep]
+        if with_subwords:
+            *parts, df = counts.add_subwords(*self._vocabulary(), MIN_PART_DF, threads)
+            self.parts_ = (parts[0], parts[1], parts[2])
+        self._finish(df, n, fields, language)
+        return counts
+
+    def _set_terms(self, offsets: AnyArray, term_bytes: AnyArray) -> None:
+        """Set the vocabulary: the terms, in order, with their hash table."""
+        self.offsets_, self.bytes_ = offsets, term_bytes
         self.hash_key_ = native.text.term_hash_key(self.offsets_, self.bytes_)
         self.slots_ = native.text.term_slots(self.offsets_, self.bytes_, self.hash_key_)
         self.parts_: tuple[AnyArray, AnyArray, AnyArray] | None = None
-        if with_subwords:
-            vocabulary = (self.offsets_, self.bytes_, self.slots_, self.hash_key_)
-            indptr, parts, costs, df = counts.add_subwords(*vocabulary, _MIN_PART_DF, threads)
-            self.parts_ = (indptr, parts, costs)
+
+    def _finish(
+        self, df: AnyArray | None, n: int, fields: dict[str, float] | None, language: str | None
+    ) -> None:
+        """Set everything but the vocabulary, from the documents (d,) with each term; None: without weights by it."""
         self.language_ = language
-        self.idf_ = self._idf(df, n) if self.use_idf else None
+        self.idf_ = self._idf(df, n) if self.use_idf and df is not None else None
         self.fields_ = fields
         self.n_documents_ = n
         self._open()
-        return counts
 
     def _fields_of(self, inputs: Inputs) -> dict[str, float] | None:
         """Weight of each field of the documents; None for plain texts."""
@@ -198,14 +199,6 @@ class Tfidf(SavedFeatures):
         if self.fields is not None:
             raise DataError("Tfidf.fields is set, but the documents are plain texts; pass dicts of text fields")
         return None
-
-    def _most_frequent(self, tf: AnyArray) -> BoolArray:
-        """Mask of the max_features most frequent terms; ties as in scikit-learn, which sorts integer counts."""
-        counts = tf.astype(np.int64)
-        order = (-(counts if np.array_equal(counts, tf) else tf)).argsort()[: self.max_features]
-        keep = np.zeros(len(tf), bool)
-        keep[order] = True
-        return keep
 
     def _idf(self, df: AnyArray, n: int) -> AnyArray:
         smooth = int(self.smooth_idf)
@@ -297,8 +290,11 @@ class Tfidf(SavedFeatures):
         self._native = self._make_native(fitted._make_analyzer(self.language_), self.idf_, *weighting)
 
     def _make_native(self, analyzer: native.text.Analyzer, idf: AnyArray | None, *weighting: Any) -> native.text.Tfidf:
-        vocabulary = (self.offsets_, self.bytes_, self.slots_, self.hash_key_)
-        return native.text.Tfidf(analyzer, *vocabulary, idf, *(self.parts_ or (None, None, None)), *weighting)
+        parts = self.parts_ or (None, None, None)
+        return native.text.Tfidf(analyzer, *self._vocabulary(), idf, *parts, *weighting)
+
+    def _vocabulary(self) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+        return self.offsets_, self.bytes_, self.slots_, self.hash_key_
 
     def count_terms(self, prepared: list[str], language: str | None) -> Csr:
         """Plain counts (n × d) of the terms of texts that `preprocessor` or `tokenizer` has seen, in one language."""

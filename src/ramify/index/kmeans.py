@@ -117,25 +117,39 @@ def _build_kmeans(Z: Csr, config: TreeConfig, seed: int, threads: int) -> LabelT
         children: list[IntArray] = []
         indptr = [0]
         for node, cluster in enumerate(clusters):
-            node_seed = (seed * 1_000_003 + len(levels) * 1_000_000_007 + node) % (1 << 63)
-            # On the last level that max_depth allows, a child that is still too large is replaced by its own parts.
-            is_last = len(levels) + 1 == max_depth
-            min_leaf_size = min(config.min_leaf_size, config.max_leaf_size)
-            branching = min(config.branching, max(2, len(cluster) // min_leaf_size))
-            stack = [(cluster, len(cluster) > config.max_leaf_size, branching)]
-            while stack:
-                labels, is_large, n_clusters = stack.pop()
-                if not is_large:
-                    children.append(labels)
-                    continue
-                for part in reversed(_split(Z, labels, n_clusters, config, node_seed, threads)):
-                    n_parts = min(config.branching, 2 * -(-len(part) // config.max_leaf_size))
-                    stack.append((part, is_last and len(part) > config.max_leaf_size, n_parts))
+            children += split_node(Z, cluster, (len(levels), node), config, seed, threads)
             indptr.append(len(children))
         levels.append(np.array(indptr, np.int64))
         clusters = children
     levels.append(indptr_from_counts([len(cluster) for cluster in clusters]))
     return LabelTree(tuple(levels), np.concatenate(clusters), Z.shape[0])
+
+
+def split_node(
+    Z: Csr, cluster: IntArray, position: tuple[int, int], config: TreeConfig, seed: int, threads: int
+) -> list[IntArray]:
+    """Split the labels of one node of a k-means tree, rows of Z, into those of its children.
+
+    `position` is the level of the node, 0 for the root, and its index in the level; together with the seed it
+    determines the random numbers, so that nodes can be split in any order.
+    """
+    level, node = position
+    node_seed = (seed * 1_000_003 + level * 1_000_000_007 + node) % (1 << 63)
+    # On the last level that max_depth allows, a child that is still too large is replaced by its own parts.
+    is_last = level + 1 == (config.max_depth or MAX_DEPTH)
+    min_leaf_size = min(config.min_leaf_size, config.max_leaf_size)
+    branching = min(config.branching, max(2, len(cluster) // min_leaf_size))
+    children: list[IntArray] = []
+    stack = [(cluster, len(cluster) > config.max_leaf_size, branching)]
+    while stack:
+        labels, is_large, n_clusters = stack.pop()
+        if not is_large:
+            children.append(labels)
+            continue
+        for part in reversed(_split(Z, labels, n_clusters, config, node_seed, threads)):
+            n_parts = min(config.branching, 2 * -(-len(part) // config.max_leaf_size))
+            stack.append((part, is_last and len(part) > config.max_leaf_size, n_parts))
+    return children
 
 
 def _split(Z: Csr, labels: IntArray, n_clusters: int, config: TreeConfig, seed: int, threads: int) -> list[IntArray]:

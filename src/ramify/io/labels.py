@@ -109,6 +109,11 @@ class LabelVocabulary(Sequence[Label]):
         """Write the labels; returns the information for `load`."""
         if self.is_range():
             return {"kind": "range", "n": len(self)}
+        if self._packed is not None:
+            text, offsets, tagged = self._packed
+            writer.array(f"{prefix}_text", text)
+            writer.array(f"{prefix}_offsets", offsets)
+            return {"kind": "tagged" if tagged else "text", "n": len(self)}
         tagged = not all(type(label) is str for label in self)
         encoded = [
             (json.dumps(_to_json(label), ensure_ascii=False) if tagged else str(label)).encode("utf-8", "surrogatepass")

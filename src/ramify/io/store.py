@@ -14,7 +14,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -73,22 +73,38 @@ class StoreWriter:
 
     def array(self, name: str, array: AnyArray) -> None:
         """Write an array to `name.npy`."""
+        array = np.ascontiguousarray(array)
+        self._write(
+            name,
+            array.dtype,
+            array.shape,
+            lambda out: np.lib.format.write_array(out, array, version=(1, 0), allow_pickle=False),
+        )
+
+    def _write(
+        self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], write: Callable[[BinaryIO], None]
+    ) -> None:
         file = f"{self._prefix}{name}.npy"
         if not _NAME.fullmatch(file) or file in self._files:
             raise ValueError(f"{name!r} is not a valid name for an array or is already used")
-        array = np.ascontiguousarray(array)
-        if array.dtype.hasobject or array.dtype.byteorder == ">":
-            raise ValueError(f"arrays of dtype {array.dtype} cannot be stored")
+        if dtype.hasobject or dtype.byteorder == ">":
+            raise ValueError(f"arrays of dtype {dtype} cannot be stored")
         with self._explained(), (self._temporary / file).open("w+b") as out:
-            np.lib.format.write_array(out, array, version=(1, 0), allow_pickle=False)
+            write(out)
             out.flush()
             os.fsync(out.fileno())
-            self._files[file] = {
-                "size": out.tell(),
-                "sha256": _hash(out),
-                "dtype": array.dtype.str,
-                "shape": list(array.shape),
-            }
+            self._files[file] = {"size": out.tell(), "sha256": _hash(out), "dtype": dtype.str, "shape": list(shape)}
+
+    def array_parts(self, name: str, parts: Sequence[AnyArray]) -> None:
+        """Write one-dimensional arrays, such as memory-mapped ones, as a single one, without holding it in memory."""
+        header = {"descr": parts[0].dtype.str, "fortran_order": False, "shape": (sum(map(len, parts)),)}
+
+        def write(out: BinaryIO) -> None:
+            np.lib.format.write_array_header_1_0(out, header)
+            for part in parts:
+                np.ascontiguousarray(part, parts[0].dtype).tofile(out)
+
+        self._write(name, parts[0].dtype, header["shape"], write)
 
     def manifest(self, kind: str, params: dict[str, Any], state: dict[str, Any]) -> None:
         """Set the content of the manifest; it is written at the end of the `with` block."""

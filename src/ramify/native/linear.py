@@ -17,10 +17,12 @@ __all__ = [
     "MARGIN_BONUS",
     "BeamTree",
     "Candidates",
+    "Cut",
     "LinearClassifiers",
     "ScoreTree",
     "balanced_2means",
     "fit_ovr",
+    "job_size",
     "kmeans",
     "pack_features",
     "pack_weights",
@@ -57,6 +59,32 @@ def kmeans(
     return _core.kmeans(rows, rows.shape[1], n_clusters, balanced, options, threads)
 
 
+class Cut(NamedTuple):
+    """Where a problem lies in a larger one: its labels get the weights that they get there.
+
+    The problem has whole clusters of the larger one, with all of their rows, in order; other rows may be left out.
+
+    Attributes
+    ----------
+    first_label : label 0 of the problem in the larger one
+    n_labels, n_rows : of the larger one
+    is_wide : whether the features of the larger one have more than 2^31 entries
+    begin, end : labels of the problem to train; a cluster may be cut after every `job_size(n_labels)` of its labels
+    """
+
+    first_label: int
+    n_labels: int
+    n_rows: int
+    is_wide: bool
+    begin: int
+    end: int
+
+
+def job_size(n_labels: int) -> int:
+    """Labels of a cluster that are trained together; see `Cut`."""
+    return int(_core.ovr_job_size(n_labels))
+
+
 def fit_ovr(
     X: Mixed,
     positives: Csr,
@@ -77,6 +105,7 @@ def fit_ovr(
     with_relevance: bool,
     seed: int,
     part: tuple[int, int],
+    cut: Cut | None,
     threads: int,
     progress: Callable[[int], None] | None,
 ) -> Csr:
@@ -108,15 +137,21 @@ def fit_ovr(
         positive_costs,
         options,
         part,
+        cut,
         threads,
         progress,
     )
     return csr_from_parts(data, indices, indptr, (positives.shape[0], X.shape[1] + 1))
 
 
-def pack_weights(W: Csr, n_sparse: int, children: LongArray, threads: int) -> tuple[AnyArray, ByteArray, FloatArray]:
-    """Block starts, blocks and codebook of the weights of a level (nodes × (d + 1)); see cpp/linear/packed.h."""
-    return _core.pack_weights(W, n_sparse, children, threads)
+def pack_weights(
+    W: Csr, n_sparse: int, children: LongArray, threads: int, magnitudes: tuple[float, float] | None = None
+) -> tuple[AnyArray, ByteArray, FloatArray]:
+    """Block starts, blocks and codebook of the weights of a level (nodes × (d + 1)); see cpp/linear/packed.h.
+
+    Where W has only some features of the level, the smallest and the largest magnitude of all must be given.
+    """
+    return _core.pack_weights(W, n_sparse, children, magnitudes, threads)
 
 
 def pack_features(W: Csr, threads: int) -> tuple[AnyArray, ByteArray]:

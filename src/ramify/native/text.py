@@ -8,7 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from ramify import _core
-from ramify._core import Analyzer, CorpusCounts, NameMatcher, Tfidf, XmcText, name_trie, term_slots
+from ramify._core import (
+    Analyzer,
+    CorpusCounts,
+    NameMatcher,
+    Tfidf,
+    XmcText,
+    find_subwords,
+    name_trie,
+    term_slots,
+)
 from ramify.base.types import AnyArray
 
 __all__ = [
@@ -20,7 +29,9 @@ __all__ = [
     "Tfidf",
     "XmcText",
     "detect_languages",
+    "find_subwords",
     "make_analyzer",
+    "merge_terms",
     "name_trie",
     "stem_words",
     "term_hash_key",
@@ -88,6 +99,17 @@ def stem_words(language: str, words: Sequence[str]) -> list[str]:
     if language not in STEMMERS:
         raise ValueError(f"there is no stemmer for {language!r}; languages: {', '.join(STEMMERS)}")
     return _core.stem_words(language, list(words))
+
+
+def merge_terms(
+    parts: Sequence[tuple[AnyArray, AnyArray, AnyArray, AnyArray | None]],
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+    """Sorted terms of several parts of a corpus as one; sums of their frequencies.
+
+    A part, and the result, are offsets (m + 1,) and bytes of the terms, the documents (m,) and the occurrences (m,) of
+    each; without occurrences in some part there are none in the result.
+    """
+    return _core.merge_terms(list(parts))
 
 
 def term_hash_key(offsets: AnyArray, term_bytes: AnyArray) -> AnyArray:

@@ -74,11 +74,17 @@ class PackedLevel:
         """
         d = W.shape[1] - 1
         block_starts, blocks, codebook = native.linear.pack_weights(W, n_sparse, children, resolve_threads(threads))
-        constant = bias * W[:, d].toarray().ravel()
-        if extra is not None:
-            constant += extra
         dense = W[:, n_sparse:d].toarray() if d > n_sparse else np.empty((W.shape[0], 0))
-        return cls(block_starts, blocks, codebook, constant.astype(np.float32), np.ascontiguousarray(dense, np.float32))
+        constant = constant_terms(W, bias, extra)
+        return cls(block_starts, blocks, codebook, constant, np.ascontiguousarray(dense, np.float32))
+
+
+def constant_terms(W: Csr, bias: float, extra: FloatArray | None) -> FloatArray:
+    """Constant term (n_nodes,) of each margin, from weights W (n_nodes × (d + 1)) and extra margins (n_nodes,)."""
+    constant = bias * W[:, W.shape[1] - 1].toarray().ravel()
+    if extra is not None:
+        constant += extra
+    return np.asarray(constant, np.float32)
 
 
 class LinearTree:

@@ -20,7 +20,7 @@ from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr, same_pattern
+from ramify.base.sparse import as_csr, csr_from_parts, same_pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 
@@ -127,6 +127,7 @@ def fit_ovr(
     sample_weight: AnyArray | None = None,
     seed: int = 0,
     part: tuple[int, int] = (0, 1),
+    cut: native.linear.Cut | None = None,
     threads: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Csr:
@@ -144,6 +145,7 @@ def fit_ovr(
     sample_weight : factor on the cost of each sample (n,), as a positive and as a negative; None: 1
     part : (i, n) trains the i-th of n parts of the labels, to the same bits as in a whole; the rows of W of all other
         labels are empty. With one cluster, parts are ranges of labels in order
+    cut : where X, Y and M lie in larger matrices, whose classifiers are to be trained; None: they are whole
     progress : called with the number of labels trained so far
 
     Returns
@@ -189,6 +191,7 @@ def fit_ovr(
         with_relevance=relevance is not None,
         seed=seed,
         part=part,
+        cut=cut,
         threads=resolve_threads(threads),
         progress=progress,
     )
@@ -219,6 +222,18 @@ def drop_small_weights(W: Csr, n_sparse: int, thresholds: FloatArray) -> Csr:
     W.data[small] = 0
     W.eliminate_zeros()
     return W
+
+
+def normalize_relevance(R: Csr, kind: Literal["none", "l1", "l2", "max"]) -> Csr:
+    """Scale the relevance of each sample, a row of R (n × L), to norm 1."""
+    if kind == "none":
+        return R
+    norm = {"l1": np.add, "max": np.maximum}.get(kind, np.hypot)
+    starts = np.minimum(R.indptr[:-1], max(0, R.nnz - 1))
+    size = norm.reduceat(R.data, starts) if R.nnz else np.ones(R.shape[0])
+    size = np.where((np.diff(R.indptr) > 0) & (size > 0), size, 1.0)
+    scaled = R.data / np.repeat(size, np.diff(R.indptr))
+    return csr_from_parts(scaled.astype(np.float32), R.indices, R.indptr, R.shape)
 
 
 @overload

@@ -29,7 +29,9 @@ def matcher(proposed: IntArray, n_clusters: int) -> Csr:
     return indicator_from_ids(proposed, n_clusters)
 
 
-def sampled_matcher(proposed: IntArray, n_clusters: int, n_kept: int, fraction: float, seed: int) -> Csr:
+def sampled_matcher(
+    proposed: IntArray, n_clusters: int, n_kept: int, fraction: float, seed: int, first_row: int = 0
+) -> Csr:
     """Matcher-aware negatives by importance sampling: the lower a cluster ranks for a sample, the rarer it takes it.
 
     Parameters
@@ -37,6 +39,7 @@ def sampled_matcher(proposed: IntArray, n_clusters: int, n_kept: int, fraction: 
     proposed : (n, beam) clusters that the search proposes, best first, -1 for padding
     n_kept : the cluster of rank r takes the sample with probability n_kept / r, so the n_kept best always do
     fraction : lower bound of this probability. Weights are the inverse probabilities: the expected loss is the same
+    first_row : index of the first row, where the rows are a part: they are sampled as in the whole
 
     Returns
     -------
@@ -44,13 +47,24 @@ def sampled_matcher(proposed: IntArray, n_clusters: int, n_kept: int, fraction: 
     """
     n, beam = proposed.shape
     probabilities = np.maximum(fraction, np.minimum(1.0, n_kept / np.arange(1, beam + 1))).astype(np.float32)
-    drawn = np.random.default_rng(seed).random((n, beam), np.float32) < probabilities
+    drawn = _uniform(seed, first_row, n, beam) < probabilities
     ids = np.where(drawn, proposed, np.int32(-1))
     order = np.argsort(ids, axis=1, kind="stable")
     ids = np.take_along_axis(ids, order, 1)
     M = indicator_from_ids(ids, n_clusters, are_sorted=True)
     M.data = (1 / probabilities)[order[ids >= 0]]
     return M
+
+
+def _uniform(seed: int, first_row: int, n: int, width: int) -> FloatArray:
+    """Rows from `first_row` on, n of them, of the random numbers that ``default_rng(seed).random`` gives all rows."""
+    bits = np.random.PCG64(seed)
+    start = first_row * width
+    bits.advance(start // 2)  # a number takes one half of 64 bits
+    random = np.random.Generator(bits)
+    if start % 2:
+        random.random(1, np.float32)
+    return random.random((n, width), np.float32)
 
 
 def with_weights(certain: Csr, weighted: Csr) -> Csr:
@@ -70,7 +84,9 @@ def union(*parts: Csr) -> Csr:
     return pattern(sparse.csr_matrix(total))
 
 
-def extra_margins(Y: Csr, M: Csr | None, clusters: LongArray, *, are_labels: bool = True) -> FloatArray:
+def extra_margins(
+    Y: Csr, M: Csr | None, clusters: LongArray, *, are_labels: bool = True, n_rows: int | None = None
+) -> FloatArray:
     """Margins (m,) to add to nodes, the columns of Y (n × m), that were trained without negatives.
 
     Training stops once the positives reach a margin of 1, although nothing contradicts such a node. A node that all
@@ -80,6 +96,7 @@ def extra_margins(Y: Csr, M: Csr | None, clusters: LongArray, *, are_labels: boo
     ----------
     M : (n × clusters) samples of each cluster; None: all
     clusters : (clusters + 1,) children pointers: cluster c has the nodes from clusters[c] to clusters[c + 1]
+    n_rows : number of all samples, where rows that neither Y nor M selects are left out; None: those of Y
     """
     n_positives = np.bincount(Y.indices, minlength=Y.shape[1])
     cluster_sizes = (
@@ -94,5 +111,5 @@ def extra_margins(Y: Csr, M: Csr | None, clusters: LongArray, *, are_labels: boo
     extra = np.zeros(Y.shape[1], np.float32)
     extra[candidates] = 1.0
     if are_labels:
-        extra[n_positives == Y.shape[0]] = CERTAIN_MARGIN
+        extra[n_positives == (Y.shape[0] if n_rows is None else n_rows)] = CERTAIN_MARGIN
     return extra

@@ -1,0 +1,178 @@
+"""Tasks that read data files: texts and labels as arrays, the vocabulary of the labels, the indicator Y by rows.
+
+A data file is read by one task. Later tasks take blocks of its rows, so that a large file is worked on by many.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ramify.base.errors import DataError
+from ramify.base.sparse import csr_from_parts, indptr_from_counts, normalize_rows
+from ramify.base.types import AnyArray, Csr, Label, LongArray
+from ramify.distributed.task import Job, Shard
+from ramify.io.dataset import Dataset
+from ramify.io.files import BadLines
+from ramify.io.formats import RECORD_READERS, detect_format, iter_records, read
+from ramify.io.labels import LabelVocabulary
+from ramify.io.records import RecordOptions
+
+
+def digest(job: Job) -> dict[str, Any]:
+    """Return the hash of a data file, so that tasks depend on its content and not on its name."""
+    with Path(job.paths[0]).open("rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def read_file(job: Job) -> dict[str, Any]:
+    """Texts or features, and labels, of a data file."""
+    path, options = job.paths[0], dict(job.params["options"])
+    found, skip_bad = options.pop("format", None) or detect_format(path), options.pop("skip_bad", False)
+    if found not in RECORD_READERS:
+        return _write_features(job, read(path, format=found, skip_bad=skip_bad))
+    fields = options.pop("fields", None)
+    bad = BadLines(path, skip_bad)
+    record_options = RecordOptions(fields=tuple(fields) if fields else None, **options)
+    texts: list[Any] = []
+    seen: dict[Label, int] = {}
+    ids: list[int] = []
+    counts: list[int] = []
+    for record in iter_records(path, format=found, options=record_options, bad=bad):
+        if record.weights is not None:
+            raise DataError(f"{path}:{record.line}: weights of labels are not supported here; train in one process")
+        texts.append(record.text)
+        row = dict.fromkeys(seen.setdefault(label, len(seen)) for label in record.labels)
+        ids.extend(row)
+        counts.append(len(row))
+    if not texts:
+        raise DataError(f"{path}: no records")
+    names = list(dict.fromkeys(name for text in texts if isinstance(text, dict) for name in text))
+    columns = names or [""]
+    if names and any(isinstance(text, str) for text in texts) and "text" not in names:
+        columns = [*names, "text"]
+    encoded = [part.encode("utf-8", "surrogatepass") for text in texts for part in _columns(text, columns)]
+    job.writer.array("text_bytes", np.frombuffer(b"".join(encoded), np.uint8))
+    job.writer.array("text_offsets", indptr_from_counts([len(part) for part in encoded]))
+    job.writer.array("label_ids", np.array(ids, np.int32))
+    job.writer.array("label_indptr", indptr_from_counts(counts))
+    labels = LabelVocabulary(seen).save(job.writer)
+    return {"kind": "fields" if names else "text", "n": len(texts), "columns": columns if names else None,
+            "labels": labels, "n_skipped": bad.n_skipped, "n_bytes": sum(map(len, encoded))}  # fmt: skip
+
+
+def _columns(text: Any, columns: Sequence[str]) -> list[str]:
+    if isinstance(text, dict):
+        return [text.get(name, "") for name in columns]
+    return [text if name in ("", "text") else "" for name in columns]
+
+
+def _write_features(job: Job, data: Dataset) -> dict[str, Any]:
+    if not sparse.issparse(data.X) or data.relevance is not None:
+        raise DataError(f"{job.paths[0]}: dense features are not supported here; train in one process")
+    job.write_csr("X", data.X)
+    job.writer.array("label_ids", data.Y.indices.astype(np.int32))
+    job.writer.array("label_indptr", data.Y.indptr.astype(np.int64))
+    labels = data.label_names.save(job.writer)
+    return {"kind": "sparse", "n": len(data), "n_features": int(data.X.shape[1]), "labels": labels,
+            "n_skipped": data.n_skipped, "n_entries": int(data.X.nnz)}  # fmt: skip
+
+
+class Block(NamedTuple):
+    """Rows of a data file.
+
+    Attributes
+    ----------
+    file : index of the file
+    begin, end : rows of the file
+    first : index of the first row among those of all files
+    """
+
+    file: int
+    begin: int
+    end: int
+    first: int
+
+
+def make_blocks(sizes: Sequence[int], rows_per_block: int) -> list[Block]:
+    """Divide files with these numbers of rows into blocks of nearly the same size, in order."""
+    blocks, first = [], 0
+    for file, n in enumerate(sizes):
+        bounds = np.linspace(0, n, -(-n // rows_per_block) + 1).astype(int).tolist()
+        for begin, end in zip(bounds, bounds[1:], strict=False):
+            blocks.append(Block(file, begin, end, first + begin))
+        first += n
+    return blocks
+
+
+def documents(shard: Shard, begin: int, end: int, names: Sequence[str] | None) -> list[Any]:
+    """Texts of some rows of a file; with the names of all text fields, dicts of them."""
+    columns: list[str] = shard.result["columns"] or [""]
+    width = len(columns)
+    offsets = shard.array("text_offsets")[begin * width : end * width + 1]
+    content = shard.array("text_bytes")[int(offsets[0]) : int(offsets[-1])].tobytes()
+    ends = (offsets - offsets[0]).tolist()
+    parts = [content[a:b].decode("utf-8", "surrogatepass") for a, b in zip(ends, ends[1:], strict=False)]
+    if names is None:
+        return parts
+    columns = ["text"] if columns == [""] else columns
+    empty = dict.fromkeys(names, "")
+    return [
+        {**empty, **dict(zip(columns, parts[i : i + width], strict=True))} for i in range(0, len(parts), width)
+    ]
+
+
+def merge_labels(job: Job) -> dict[str, Any]:
+    """Vocabulary of the labels of all files, and the ids of the labels of each file."""
+    files = job.inputs["files"]
+    vocabularies = [LabelVocabulary.load(file.store, file.result["labels"]) for file in files]
+    if files[0].result["kind"] == "sparse":  # labels are columns, the same of all files
+        for file, vocabulary in zip(files, vocabularies, strict=True):
+            if file.result["n_features"] != files[0].result["n_features"] or vocabulary != vocabularies[0]:
+                raise DataError("the files differ in their numbers of features, or in their labels")
+        merged = vocabularies[0]
+        maps: list[AnyArray] = [np.arange(len(merged), dtype=np.int32)] * len(files)
+    else:
+        merged = LabelVocabulary.of(vocabularies)
+        maps = [np.array([merged.ids[label] for label in vocabulary], np.int32) for vocabulary in vocabularies]
+    for i, ids in enumerate(maps):
+        job.writer.array(f"map{i}", ids)
+    return {"labels": merged.save(job.writer), "n_labels": len(merged)}
+
+
+def encode_labels(job: Job) -> dict[str, Any]:
+    """Y (rows × L) of a block, and the rows of Yᵀ, each sample with norm 1, that PIFA multiplies with X."""
+    file, labels = job.inputs["file"][0], job.inputs["labels"][0]
+    begin, end = job.params["begin"], job.params["end"]
+    indptr = file.array("label_indptr")[begin : end + 1]
+    ids = labels.array(f"map{job.params['file']}")[file.array("label_ids")[int(indptr[0]) : int(indptr[-1])]]
+    shape = (end - begin, labels.result["n_labels"])
+    Y = csr_from_parts(np.ones(len(ids), np.float32), ids, (indptr - indptr[0]).astype(np.int32), shape)
+    Y.sort_indices()
+    job.write_csr("Y", Y)
+    job.write_rows("by_label", normalize_rows(Y).T.tocsr())
+    return {"n_entries": int(Y.nnz)}
+
+
+def take_rows(shards: Sequence[Shard], first_rows: Sequence[int], rows: LongArray | None, n_features: int) -> Csr:
+    """Rows of X, ascending, from the shards of its blocks; None: all. Only the rows that are needed are read."""
+    parts: list[Csr] = []
+    bounds = None if rows is None else np.searchsorted(rows, [*first_rows, np.iinfo(np.int64).max])
+    for i, shard in enumerate(shards):
+        if rows is None or bounds is None:
+            parts.append(shard.csr("X"))
+        elif bounds[i] < bounds[i + 1]:
+            parts.append(shard.csr("X")[rows[bounds[i] : bounds[i + 1]] - first_rows[i]])
+    if not parts:
+        return sparse.csr_matrix((0, n_features), dtype=np.float32)
+    counts = np.concatenate([np.diff(part.indptr) for part in parts])
+    indptr = indptr_from_counts(counts)
+    index = np.int32 if indptr[-1] < 2**31 else np.int64
+    indices = np.concatenate([part.indices for part in parts]).astype(index, copy=False)
+    data = np.concatenate([part.data for part in parts])
+    return csr_from_parts(data, indices, indptr.astype(index), (len(counts), n_features))

@@ -1,0 +1,170 @@
+"""Engines: what runs the tasks of a run. Three of them: in this process, in processes of this machine, on Ray.
+
+All of them only run what the scheduler hands them. They know nothing of the order of tasks, of retries or of files.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ramify.base.threads import resolve_threads
+from ramify.distributed.task import Outcome, run_task
+
+Call = dict[str, Any]
+"""What a worker needs to know of a task: `Task.call`."""
+
+
+class Engine(Protocol):
+    """Runs tasks; a handle stands for one that runs."""
+
+    def slots(self) -> int:
+        """Tasks that can run at once; may change while a cluster grows or shrinks."""
+
+    def memory(self) -> int | None:
+        """Bytes that tasks may take together; None: unknown."""
+
+    def describe(self) -> str:
+        """Where tasks run, in a few words, for the progress."""
+
+    def submit(self, call: Call, memory: int) -> Any:
+        """Start a task that takes about `memory` bytes; returns its handle."""
+
+    def wait(self, handles: Sequence[Any]) -> list[tuple[Any, Outcome]]:
+        """Wait until at least one has ended; returns those that have."""
+
+    def close(self) -> None:
+        """Stop what still runs."""
+
+
+class ProcessEngine:
+    """Runs tasks one after the other in this process."""
+
+    def __init__(self, work_dir: str, threads: int | None = None) -> None:
+        self._work_dir, self._threads = work_dir, resolve_threads(threads)
+
+    def slots(self) -> int:
+        """One."""
+        return 1
+
+    def memory(self) -> int | None:
+        """Unknown: a task starts whatever it takes."""
+        return None
+
+    def describe(self) -> str:
+        """Return what the progress shows."""
+        return "this process"
+
+    def submit(self, call: Call, memory: int) -> Any:
+        """Run the task."""
+        return call["key"], run_task(self._work_dir, call, self._threads)
+
+    def wait(self, handles: Sequence[Any]) -> list[tuple[Any, Outcome]]:
+        """Return all of them: they have ended."""
+        return [(handle, handle[1]) for handle in handles]
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class PoolEngine:
+    """Runs each task in a process of its own, several at a time.
+
+    A process that dies takes nothing with it but its task, and frees all of its memory. The processes are forked from a
+    server that has loaded the library and has no threads.
+    """
+
+    def __init__(self, work_dir: str, workers: int | None = None, threads: int | None = None) -> None:
+        self._work_dir = work_dir
+        n_cores = resolve_threads(None)
+        self._workers = workers or max(1, n_cores // (threads or 1))
+        self._threads = threads or max(1, n_cores // self._workers)
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([f"ramify.distributed.{name}_tasks" for name in ("data", "feature", "tree", "level")])
+        self._running: dict[Any, tuple[Any, Any]] = {}
+
+    def slots(self) -> int:
+        """Return the number of processes."""
+        return self._workers
+
+    def memory(self) -> int | None:
+        """Return the memory of the machine."""
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+    def describe(self) -> str:
+        """Return what the progress shows."""
+        return f"{self._workers} processes"
+
+    def submit(self, call: Call, memory: int) -> Any:
+        """Start a process."""
+        receiver, sender = self._context.Pipe(duplex=False)
+        process = self._context.Process(
+            target=_in_process, args=(sender, self._work_dir, call, self._threads), daemon=True
+        )
+        process.start()
+        sender.close()
+        self._running[process.sentinel] = (process, receiver)
+        return process.sentinel
+
+    def pids(self) -> list[int]:
+        """Return the ids of the processes that run."""
+        return [process.pid for process, _ in self._running.values()]
+
+    def wait(self, handles: Sequence[Any]) -> list[tuple[Any, Outcome]]:
+        """Wait for the first process to end."""
+        ended = []
+        for sentinel in multiprocessing.connection.wait(list(handles)):
+            process, receiver = self._running.pop(sentinel)
+            process.join()
+            try:
+                outcome = Outcome(*receiver.recv())
+            except EOFError:
+                outcome = Outcome(f"the worker died (exit code {process.exitcode})", is_lost=True)
+            receiver.close()
+            ended.append((sentinel, outcome))
+        return ended
+
+    def close(self) -> None:
+        """Stop all processes."""
+        for process, receiver in self._running.values():
+            process.kill()
+            process.join()
+            receiver.close()
+        self._running.clear()
+
+
+def _in_process(sender: Any, work_dir: str, call: Call, threads: int) -> None:
+    sender.send(tuple(run_task(work_dir, call, threads)))
+    sender.close()
+
+
+def make_engine(
+    name: str | Engine,
+    work_dir: str,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+    address: str | None = None,
+) -> Engine:
+    """Return an engine by its name: process, pool or ray.
+
+    Parameters
+    ----------
+    workers : pool: processes at a time; None: one for each core
+    threads : threads of a task; None: process: all cores, pool: the cores of a process, ray: 1
+    address : ray: address of the cluster; "auto": the one of this machine; None: a new one on this machine
+    """
+    if not isinstance(name, str):
+        return name
+    if name == "process":
+        return ProcessEngine(work_dir, threads)
+    if name == "pool":
+        return PoolEngine(work_dir, workers, threads)
+    if name == "ray":
+        from ramify.distributed.ray_engine import RayEngine
+
+        return RayEngine(work_dir, address, threads)
+    raise ValueError(f"engine must be process, pool or ray; got {name!r}")

@@ -1,0 +1,139 @@
+"""Tasks that make features of texts: vocabulary and document frequencies by map and merge, then X by rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from ramify.distributed.data_tasks import documents
+from ramify.distributed.task import Job, Shard
+from ramify.features.concat import Concat
+from ramify.features.term_counts import (
+    TermCounts,
+    count_languages,
+    count_terms,
+    document_frequency,
+    fields_of,
+    language_of,
+    merge_counts,
+    set_terms,
+    set_weights,
+)
+from ramify.features.tfidf import Tfidf
+from ramify.models.features import load_features
+from ramify.models.xrlinear import XRLinear
+
+
+def feature_parts(features: Tfidf | Concat) -> tuple[Tfidf, ...]:
+    """Return the extractors whose columns the features have, in order."""
+    return features.parts if isinstance(features, Concat) else (features,)
+
+
+def _features(job: Job) -> Tfidf | Concat:
+    return XRLinear.from_dict({"features": job.params["features"]}).features.clone()
+
+
+def _documents(job: Job) -> list[Any]:
+    return documents(job.inputs["file"][0], job.params["begin"], job.params["end"], job.params["names"])
+
+
+def find_languages(job: Job) -> dict[str, Any]:
+    """Languages of a sample of the texts of a block."""
+    texts, found = _documents(job), []
+    for tfidf in feature_parts(_features(job)):
+        counts: Counter[str] = Counter()
+        if tfidf.stemmer == "auto":
+            fields = fields_of(tfidf, job.params["names"])
+            counts = count_languages(tfidf, texts, fields, job.params["first"], job.params["n"])
+        found.append(dict(counts))
+    return {"languages": found}
+
+
+def main_languages(job: Job) -> dict[str, Any]:
+    """Language of the stems of each extractor."""
+    parts = feature_parts(_features(job))
+    counts: list[Counter[str]] = [Counter() for _ in parts]
+    for shard in job.inputs["languages"]:
+        for total, found in zip(counts, shard.result["languages"], strict=True):
+            total.update(found)
+    return {"languages": [language_of(tfidf, found) for tfidf, found in zip(parts, counts, strict=True)]}
+
+
+def count_block(job: Job) -> dict[str, Any]:
+    """Terms of the texts of a block, with their frequencies."""
+    texts, languages = _documents(job), job.inputs["languages"][0].result["languages"]
+    for i, (tfidf, language) in enumerate(zip(feature_parts(_features(job)), languages, strict=True)):
+        _write_counts(job, i, count_terms(tfidf, texts, fields_of(tfidf, job.params["names"]), language))
+    return {}
+
+
+def merge_blocks(job: Job) -> dict[str, Any]:
+    """Terms of several blocks, or of several merged ones."""
+    for i in range(len(feature_parts(_features(job)))):
+        _write_counts(job, i, merge_counts([_read_counts(shard, i) for shard in job.inputs["counts"]]))
+    return {}
+
+
+def _write_counts(job: Job, part: int, counts: TermCounts) -> None:
+    for name, array in counts._asdict().items():
+        job.writer.array(f"{part}_{name}", array)
+
+
+def _read_counts(shard: Shard, part: int) -> TermCounts:
+    return TermCounts(*(shard.array(f"{part}_{name}") for name in TermCounts._fields))
+
+
+def learn_terms(job: Job) -> dict[str, Any]:
+    """Vocabularies of all extractors, from the terms of all texts; without weights where they are counted later."""
+    features, names = _features(job), job.params["names"]
+    languages = job.inputs["languages"][0].result["languages"]
+    parts, found = feature_parts(features), False
+    for i, (tfidf, language) in enumerate(zip(parts, languages, strict=True)):
+        counts = merge_counts([_read_counts(shard, i) for shard in job.inputs["counts"]])
+        needs_terms = i == len(parts) - 1 and not found
+        df = set_terms(tfidf, counts, job.params["n"], fields_of(tfidf, names), language, needs_terms)
+        found = found or tfidf.n_features > 0
+        set_weights(tfidf, df)
+    return {"features": features.save_to(job.writer, "features_"), "n_features": features.n_features}
+
+
+def _learned(job: Job, shard: Shard) -> Tfidf | Concat:
+    kind = "text" if job.params["names"] is None else "fields"
+    return load_features(shard.store, shard.result["features"], "features_", type(_features(job)), kind)
+
+
+def count_parts(job: Job) -> dict[str, Any]:
+    """Documents of a block with each term, also as a part of a word, of the extractors that count parts of words."""
+    texts = _documents(job)
+    for i, tfidf in enumerate(feature_parts(_learned(job, job.inputs["terms"][0]))):
+        if tfidf.subwords is not None:
+            job.writer.array(f"{i}_df", document_frequency(tfidf, texts))
+    return {}
+
+
+def learn_weights(job: Job) -> dict[str, Any]:
+    """All extractors with their weights."""
+    features = _learned(job, job.inputs["terms"][0])
+    for i, tfidf in enumerate(feature_parts(features)):
+        if tfidf.subwords is not None:
+            df = np.zeros(tfidf.n_features, np.int64)
+            for shard in job.inputs["parts"]:
+                df += shard.array(f"{i}_df")
+            set_weights(tfidf, df)
+    return {"features": features.save_to(job.writer, "features_"), "n_features": features.n_features}
+
+
+def transform(job: Job) -> dict[str, Any]:
+    """X (rows × d) of a block of texts."""
+    X = _learned(job, job.inputs["features"][0]).transform(_documents(job))
+    job.write_csr("X", X)
+    return {"n_entries": int(X.nnz), "n": int(X.shape[0])}
+
+
+def take_features(job: Job) -> dict[str, Any]:
+    """X (rows × d) of a block of a file of features."""
+    X = job.inputs["file"][0].csr("X")[job.params["begin"] : job.params["end"]]
+    job.write_csr("X", X)
+    return {"n_entries": int(X.nnz), "n": int(X.shape[0])}

@@ -1,0 +1,207 @@
+"""A task: a pure function from files to files, named by what its result depends on.
+
+The result of a task is a shard: a directory of arrays (`io.store`) below the work directory, whose name is a digest of
+the function, its parameters and the names of the shards that it reads. So the same task has the same name in every
+run, a finished one is never run again, and two that run at once write the same content.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import resource
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.sparse import csr_from_parts, indptr_from_counts
+from ramify.base.types import AnyArray, Csr
+from ramify.io.store import Store, StoreWriter
+
+VERSION = 1
+"""Part of the name of every task; raised when the content of shards changes."""
+KIND = "shard"
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is to be done.
+
+    Attributes
+    ----------
+    title : what people read
+    function : its name as module:function, below `ramify.distributed`
+    params : its parameters, as JSON; they decide the result
+    inputs : the tasks whose shards it reads, by role
+    paths : data files that it reads; their names do not matter, the parameters have digests of their content
+    cost : estimated work, in any unit that the tasks of a stage share; the largest are run first
+    memory : estimated bytes that it takes
+    """
+
+    title: str
+    function: str
+    params: dict[str, Any] = field(default_factory=dict)
+    inputs: dict[str, list[Task]] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+    cost: float = 1.0
+    memory: int = 0
+
+    @cached_property
+    def key(self) -> str:
+        """Name of the shard."""
+        inputs = {role: [task.key for task in tasks] for role, tasks in self.inputs.items()}
+        content = json.dumps([VERSION, self.function, self.params, inputs], sort_keys=True)
+        return hashlib.blake2b(content.encode(), digest_size=16).hexdigest()
+
+    def call(self) -> dict[str, Any]:
+        """Return what a worker needs to know, as JSON."""
+        inputs = {role: [task.key for task in tasks] for role, tasks in self.inputs.items()}
+        return {"key": self.key, "function": self.function, "params": self.params, "inputs": inputs,
+                "paths": self.paths}  # fmt: skip
+
+
+class Outcome(NamedTuple):
+    """How an attempt ended.
+
+    Attributes
+    ----------
+    error : what went wrong, "" if nothing did
+    is_data_error : whether the data are at fault, so that another attempt would fail too
+    is_lost : whether the worker died
+    log : the traceback
+    host, seconds, peak : where it ran, the processor time, and the largest memory of its process in bytes
+    """
+
+    error: str = ""
+    is_data_error: bool = False
+    is_lost: bool = False
+    log: str = ""
+    host: str = ""
+    seconds: float = 0.0
+    peak: int = 0
+
+
+class Shard:
+    """The result of a task, memory-mapped."""
+
+    def __init__(self, path: Path) -> None:
+        self.store = Store(path)
+        self.result: dict[str, Any] = self.store.state
+
+    def array(self, name: str) -> AnyArray:
+        """Memory-map an array."""
+        entry = self.store.files.get(f"{name}.npy")
+        if entry is None:
+            raise ModelFormatError(f"{self.store.path} has no array {name!r}")
+        return self.store.array(name, entry["dtype"])
+
+    def csr(self, name: str) -> Csr:
+        """Memory-map a matrix."""
+        arrays = [self.array(f"{name}_{part}") for part in ("data", "indices", "indptr")]
+        return csr_from_parts(arrays[0], arrays[1], arrays[2], tuple(self.array(f"{name}_shape").tolist()))
+
+    def rows(self, name: str, begin: int, end: int) -> Csr:
+        """Rows begin to end of a matrix that `Job.write_rows` wrote; only they are read."""
+        ids, indptr, shape = self.array(f"{name}_ids"), self.array(f"{name}_indptr"), self.array(f"{name}_shape")
+        first, last = np.searchsorted(ids, [begin, end])
+        counts = np.zeros(end - begin, np.int64)
+        counts[ids[first:last] - begin] = np.diff(indptr[first : last + 1])
+        entries = slice(int(indptr[first]), int(indptr[last]))
+        indices, data = self.array(f"{name}_indices")[entries], self.array(f"{name}_data")[entries]
+        index = np.int32 if len(indices) < 2**31 else np.int64
+        found = indptr_from_counts(counts).astype(index)
+        return csr_from_parts(data, indices.astype(index, copy=False), found, (end - begin, int(shape[1])))
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What the function of a task gets.
+
+    Attributes
+    ----------
+    params, paths : as of the task
+    inputs : its shards, opened
+    writer : takes the arrays of the result; the function returns all else, as JSON
+    """
+
+    params: dict[str, Any]
+    paths: list[str]
+    inputs: dict[str, list[Shard]]
+    writer: StoreWriter
+
+    def write_csr(self, name: str, matrix: Csr) -> None:
+        """Write a matrix; both index arrays with as many bits as the larger needs."""
+        index = np.int32 if matrix.nnz < 2**31 else np.int64
+        self.writer.array(f"{name}_data", np.asarray(matrix.data, np.float32))
+        self.writer.array(f"{name}_indices", matrix.indices.astype(index, copy=False))
+        self.writer.array(f"{name}_indptr", matrix.indptr.astype(index, copy=False))
+        self.writer.array(f"{name}_shape", np.array(matrix.shape, np.int64))
+
+
+    def write_rows(self, name: str, matrix: Csr) -> None:
+        """Write a matrix with many empty rows, of which `Shard.rows` reads a range."""
+        ids = np.flatnonzero(np.diff(matrix.indptr))
+        self.writer.array(f"{name}_ids", ids.astype(np.int32))
+        self.writer.array(f"{name}_indptr", matrix.indptr[np.append(ids, matrix.shape[0])].astype(np.int64))
+        self.writer.array(f"{name}_indices", matrix.indices.astype(np.int32, copy=False))
+        self.writer.array(f"{name}_data", np.asarray(matrix.data, np.float32))
+        self.writer.array(f"{name}_shape", np.array(matrix.shape, np.int64))
+
+
+def shard_path(work_dir: str | os.PathLike[str], key: str) -> Path:
+    """Where the shard of a task is."""
+    return Path(work_dir) / "shards" / key[:2] / key
+
+
+def run_task(work_dir: str, call: dict[str, Any], threads: int) -> Outcome:
+    """Run a task in this process, unless its shard is there."""
+    # Memory and time of the whole process: a worker runs one task at a time.
+    started = time.process_time()
+    error, log, is_data_error = "", "", False
+    try:
+        path = shard_path(work_dir, call["key"])
+        with _default_threads(threads):
+            if not path.exists():
+                _run(work_dir, path, call)
+    except Exception as found:
+        error, log = f"{type(found).__name__}: {found}", traceback.format_exc()
+        is_data_error = isinstance(found, DataError) and not isinstance(found, ModelFormatError)
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return Outcome(error, is_data_error, False, log, socket.gethostname(), time.process_time() - started, peak)
+
+
+@contextlib.contextmanager
+def _default_threads(n: int) -> Iterator[None]:
+    """Let everything that takes the default number of threads take n."""
+    before = os.environ.get("RAMIFY_THREADS")
+    os.environ["RAMIFY_THREADS"] = str(n)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["RAMIFY_THREADS"]
+        else:
+            os.environ["RAMIFY_THREADS"] = before
+
+
+def _run(work_dir: str, path: Path, call: dict[str, Any]) -> None:
+    module, _, name = call["function"].partition(":")
+    function: Callable[[Job], dict[str, Any] | None] = getattr(importlib.import_module(f"ramify.distributed.{module}"), name)
+    inputs = {role: [Shard(shard_path(work_dir, key)) for key in keys] for role, keys in call["inputs"].items()}
+    with StoreWriter(path) as writer:
+        result = function(Job(call["params"], call["paths"], inputs, writer))
+        if result is not None:  # otherwise the function has written a manifest of its own
+            writer.manifest(KIND, {"function": call["function"]}, result)

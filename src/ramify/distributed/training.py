@@ -1,0 +1,309 @@
+"""`fit_files`: training of `XRLinear` as stages of tasks. The driver plans them and holds no rows."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ramify.base.errors import DataError
+from ramify.distributed.data_tasks import Block, make_blocks
+from ramify.distributed.engines import Engine, make_engine
+from ramify.distributed.feature_tasks import feature_parts
+from ramify.distributed.level_tasks import KEPT, MINING, merge_magnitudes
+from ramify.distributed.scheduler import Run
+from ramify.distributed.task import Task, shard_path
+from ramify.models.xrlinear import XRLinear
+
+ENTRY = 8
+"""Bytes of an entry of a sparse matrix."""
+OVERHEAD = 200 << 20
+"""Bytes of a worker that has loaded the library."""
+MERGED = 16
+"""Blocks whose terms one task merges."""
+
+
+def fit_files(
+    model: XRLinear,
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    work_dir: str | os.PathLike[str],
+    engine: str | Engine = "pool",
+    workers: int | None = None,
+    threads: int | None = None,
+    address: str | None = None,
+    rows_per_block: int = 50_000,
+    n_tasks: int = 64,
+    **options: Any,
+) -> Run:
+    """Train an `XRLinear` on data files, by many processes or machines, to the same bits as ``fit`` in one process.
+
+    Parameters
+    ----------
+    model : trained in place; its arrays are mapped from the work directory
+    files : paths, or a pattern such as ``train-*.jsonl.xz``, in the order of their names; the samples of all files, one
+        after the other, are the training data
+    work_dir : directory for everything that is made on the way; the same call resumes from there. On several machines a
+        folder that they share
+    engine : "process" (this one), "pool" (processes of this machine) or "ray"
+    workers : pool: processes at a time; None: one for each core
+    threads : threads of a task
+    address : ray: address of the cluster; "auto": the one of this machine; None: a new one on this machine
+    rows_per_block : samples of which features are made, and negatives found, at a time
+    n_tasks : number of tasks, about, that the labels are divided into; the model does not depend on it
+    options : of `ramify.read`: format, fields, label_sep, label_field, encoding, skip_bad
+    """
+    _check(model, options)
+    if rows_per_block < 1 or n_tasks < 1:
+        raise ValueError(f"rows_per_block and n_tasks must be at least 1; got {rows_per_block} and {n_tasks}")
+    directory = str(Path(work_dir).resolve())
+    paths = find_files(files)
+    chosen = make_engine(
+        engine, directory, workers=workers, threads=threads or model.threads, address=address
+    )
+    try:
+        run = Run(directory, chosen, model.verbose)
+        joined = _Training(run, model, n_tasks).train(paths, options, rows_per_block)
+    finally:
+        if isinstance(engine, str):
+            chosen.close()
+    trained = type(model).load(shard_path(directory, joined.key))
+    vars(model).update({name: value for name, value in vars(trained).items() if name.endswith("_")})
+    return run
+
+
+def find_files(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Paths of data files, given as a pattern or as a list; raises `DataError` if there are none."""
+    given = [files] if isinstance(files, str | os.PathLike) else list(files)
+    paths: list[str] = []
+    for name in map(os.fspath, given):
+        found = [name] if Path(name).exists() else sorted(glob.glob(name))
+        if not found:
+            raise DataError(f"{name}: no such file")
+        paths += found
+    if not paths:
+        raise DataError("there are no files to read")
+    return [str(Path(path).resolve()) for path in paths]
+
+
+def _check(model: XRLinear, options: dict[str, Any]) -> None:
+    if type(model) is not XRLinear:
+        raise TypeError(f"fit_files trains XRLinear; got {type(model).__name__}")
+    model.check_params()
+    for name in options:
+        if name not in ("format", "fields", "label_sep", "label_field", "encoding", "skip_bad"):
+            raise TypeError(f"fit_files got an unexpected option {name!r}")
+    for tfidf in feature_parts(model.features):
+        if tfidf.preprocessor is not None or tfidf.tokenizer is not None:
+            raise ValueError("functions of Tfidf cannot be sent to other processes; apply them to the files before")
+    kinds = model.label_representation
+    if "spectral" in ((kinds,) if isinstance(kinds, str) else kinds):
+        raise ValueError("label_representation='spectral' needs all labels at once; train with fit")
+
+
+class _Data(NamedTuple):
+    """What the driver knows of the data: tasks and sizes."""
+
+    kind: str
+    n: int
+    n_labels: int
+    n_features: int
+    n_entries: int
+    blocks: list[Block]
+    labels: Task
+    Y: list[Task]
+    X: list[Task]
+    features: Task | None
+
+    @property
+    def first_rows(self) -> list[int]:
+        return [block.first for block in self.blocks]
+
+    def bytes_of(self, n_rows: int) -> int:
+        """Estimated bytes of so many rows of X, with what the work on them takes."""
+        return OVERHEAD + int(3 * ENTRY * self.n_entries * n_rows / max(1, self.n))
+
+
+class _Training:
+    """The stages of a training."""
+
+    def __init__(self, run: Run, model: XRLinear, n_tasks: int) -> None:
+        self._run, self._model, self._n_tasks = run, model, n_tasks
+        irrelevant = ("threads", "verbose", "checkpoint_dir", "threshold", "features")
+        self._settings = {name: value for name, value in model.to_dict().items() if name not in irrelevant}
+
+    def train(self, paths: list[str], options: dict[str, Any], rows_per_block: int) -> Task:
+        """Run all stages; returns the task whose shard is the model."""
+        data = self._read(paths, options, rows_per_block)
+        trees, levels = [], []
+        for index in range(self._model.n_trees):
+            tree = self._build_tree(data, index)
+            trees.append(tree)
+            for level in range(len(self._run.result(tree)["widths"])):
+                above = levels[len(levels) - level :]
+                levels.append(self._fit_level(data, tree, above, level, index))
+        inputs = {"labels": [data.labels], "Y": data.Y, "trees": trees, "levels": levels}
+        if data.features is not None:
+            inputs["features"] = [data.features]
+        params = {"params": self._model.to_dict(), "input_kind": data.kind, "n": data.n, "n_features": data.n_features}
+        return self._one("joining the model", "level_tasks:join_model", params, inputs)
+
+    def _one(self, title: str, function: str, params: dict[str, Any], inputs: dict[str, list[Task]]) -> Task:
+        return self._run.run(title, [Task(title, function, params, inputs)])[0]
+
+    # ---- data ----
+
+    def _read(self, paths: list[str], options: dict[str, Any], rows_per_block: int) -> _Data:
+        status = [Path(path).stat() for path in paths]
+        digests = self._run.run("hashing files", [
+            Task(f"hashing {Path(path).name}", "data_tasks:digest",
+                 {"path": path, "size": s.st_size, "mtime": s.st_mtime_ns}, paths=[path], cost=s.st_size)
+            for path, s in zip(paths, status, strict=True)
+        ])  # fmt: skip
+        files = self._run.run("reading files", [
+            Task(f"reading {Path(path).name}", "data_tasks:read_file",
+                 {"sha256": self._run.result(task)["sha256"], "options": options}, paths=[path], cost=s.st_size,
+                 memory=OVERHEAD + 10 * s.st_size)
+            for path, s, task in zip(paths, status, digests, strict=True)
+        ])  # fmt: skip
+        found = [self._run.result(file) for file in files]
+        kinds = {result["kind"] for result in found}
+        if "sparse" in kinds and len(kinds) > 1:
+            raise DataError("some of the files have texts, others features")
+        n = sum(result["n"] for result in found)
+        blocks = make_blocks([result["n"] for result in found], rows_per_block)
+        labels = self._one("merging labels", "data_tasks:merge_labels", {}, {"files": files})
+        Y = self._run.run("encoding labels", [
+            Task(f"encoding labels of rows {b.first}", "data_tasks:encode_labels",
+                 {"file": b.file, "begin": b.begin, "end": b.end}, {"file": [files[b.file]], "labels": [labels]},
+                 cost=b.end - b.begin)
+            for b in blocks
+        ])  # fmt: skip
+        if not any(self._run.result(task)["n_entries"] for task in Y):
+            raise DataError("no row has a label; there is nothing to train on")
+        features, kind = None, "sparse"
+        if "sparse" in kinds:
+            X = self._map_blocks("copying features", "take_features", files, blocks, {}, {})
+            n_features = found[0]["n_features"]
+        else:
+            kind = "fields" if "fields" in kinds else "text"
+            features, X = self._make_features(files, blocks, n, _field_names(found) if kind == "fields" else None)
+            n_features = self._run.result(features)["n_features"]
+        n_entries = sum(self._run.result(task)["n_entries"] for task in X)
+        n_labels = self._run.result(labels)["n_labels"]
+        return _Data(kind, n, n_labels, n_features, n_entries, blocks, labels, Y, X, features)
+
+    def _map_blocks(
+        self, title: str, function: str, files: list[Task], blocks: list[Block], params: dict[str, Any],
+        inputs: dict[str, list[Task]],
+    ) -> list[Task]:  # fmt: skip
+        """Run a task of features for each block of rows."""
+        return self._run.run(title, [
+            Task(f"{title}: rows {b.first} to {b.first + b.end - b.begin}", f"feature_tasks:{function}",
+                 {**params, "begin": b.begin, "end": b.end, **({"first": b.first} if "n" in params else {})},
+                 {"file": [files[b.file]], **inputs}, cost=b.end - b.begin)
+            for b in blocks
+        ])  # fmt: skip
+
+    def _make_features(
+        self, files: list[Task], blocks: list[Block], n: int, names: list[str] | None
+    ) -> tuple[Task, list[Task]]:
+        """Vocabulary and weights of all texts, then X by blocks."""
+        base = {"features": self._model.features.to_dict(), "names": names}
+        parts = feature_parts(self._model.features)
+        found: list[Task] = []
+        if any(tfidf.stemmer == "auto" for tfidf in parts):
+            found = self._map_blocks("finding languages", "find_languages", files, blocks, {**base, "n": n}, {})
+        languages = self._one("finding languages", "feature_tasks:main_languages", base, {"languages": found})
+        counts = self._map_blocks("counting terms", "count_block", files, blocks, base, {"languages": [languages]})
+        while len(counts) > MERGED:
+            counts = self._run.run("merging terms", [
+                Task(f"merging terms {i}", "feature_tasks:merge_blocks", base, {"counts": counts[i : i + MERGED]})
+                for i in range(0, len(counts), MERGED)
+            ])  # fmt: skip
+        inputs = {"counts": counts, "languages": [languages]}
+        features = self._one("learning terms", "feature_tasks:learn_terms", {**base, "n": n}, inputs)
+        if any(tfidf.subwords is not None for tfidf in parts):
+            terms = {"terms": [features]}
+            dfs = self._map_blocks("counting parts of words", "count_parts", files, blocks, base, terms)
+            features = self._one("learning weights", "feature_tasks:learn_weights", base, {**terms, "parts": dfs})
+        X = self._map_blocks("making features", "transform", files, blocks, base, {"features": [features]})
+        return features, X
+
+    # ---- tree ----
+
+    def _build_tree(self, data: _Data, index: int) -> Task:
+        config, seed = self._model.tree, self._model.seed + index
+        params = {"tree": config.to_dict(), "seed": seed, "n_labels": data.n_labels}
+        if data.n_labels <= config.max_leaf_size:
+            return self._one("building the tree", "tree_tasks:build_whole", params, {})
+        kinds = self._model.label_representation
+        kind = kinds if isinstance(kinds, str) else kinds[index % len(kinds)]
+        bounds = [data.n_labels * i // self._n_tasks for i in range(self._n_tasks + 1)]
+        bounds = sorted(set(bounds))
+        represented = {"n": data.n, "n_features": data.n_features, "first_rows": data.first_rows, "kind": kind,
+                       "n_terms": config.n_terms}  # fmt: skip
+        Z = self._run.run("representing labels", [
+            Task(f"representing labels {a} to {b}", "tree_tasks:represent", {**represented, "begin": a, "end": b},
+                 {"labels": data.Y, "X": data.X}, cost=b - a,
+                 memory=data.bytes_of(data.n * min(1, 4 * (b - a) // data.n_labels)))
+            for a, b in zip(bounds, bounds[1:], strict=False)
+        ])  # fmt: skip
+        if config.method != "kmeans":
+            return self._one("building the tree", "tree_tasks:build_whole", params, {"Z": Z})
+        nodes = self._one("starting the tree", "tree_tasks:start", {"n_labels": data.n_labels}, {})
+        split = {"tree": config.to_dict(), "seed": seed, "label_bounds": bounds}
+        while not (result := self._run.result(nodes)).get("is_complete"):
+            parts = self._run.run(f"clustering labels, level {result['level']}", [
+                Task(f"splitting nodes {a} to {b} of level {result['level']}", "tree_tasks:split_nodes",
+                     {**split, "begin": a, "end": b}, {"above": [nodes], "Z": Z}, cost=size,
+                     memory=OVERHEAD + 4 * ENTRY * (config.n_terms or 1000) * size)
+                for a, b, size in result["groups"]
+            ])  # fmt: skip
+            joined = {"tree": config.to_dict(), "n_tasks": self._n_tasks}
+            nodes = self._one("joining nodes", "tree_tasks:join_nodes", joined, {"above": [nodes], "parts": parts})
+        return nodes
+
+    # ---- classifiers ----
+
+    def _fit_level(self, data: _Data, tree: Task, above: list[Task], level: int, index: int) -> Task:
+        name = f"level {level + 1}" if self._model.n_trees == 1 else f"tree {index + 1}, level {level + 1}"
+        widths = self._run.result(tree)["widths"]
+        common = {"model": self._settings, "level": level, "n_labels": data.n_labels}
+        seed = self._model.seed + index
+        mined = self._run.run(f"finding negatives, {name}", [
+            Task(f"negatives of rows {b.first}, {name}", "level_tasks:mine",
+                 {**common, "seed": seed, "first": b.first}, {"labels": [Y], "tree": [tree], "X": [X], "levels": above},
+                 cost=b.end - b.begin)
+            for b, Y, X in zip(data.blocks, data.Y, data.X, strict=True)
+        ])  # fmt: skip
+        sizes = {"level": level, "n_labels": data.n_labels, "n": data.n, "n_tasks": self._n_tasks}
+        plan = self._one(f"planning {name}", "level_tasks:plan", sizes, {"tree": [tree], "mined": mined})
+        weights = self._run.run(f"training {name}", [
+            Task(f"training nodes {begin} to {end} of {name}", "level_tasks:fit_group",
+                 {**common, "seed": seed, "group": [begin, end, first, last], "n": data.n,
+                  "n_features": data.n_features, "first_rows": data.first_rows, "is_wide": data.n_entries >= 2**31},
+                 {"tree": [tree], "mined": mined, "X": data.X}, cost=work, memory=data.bytes_of(n_rows))
+            for begin, end, first, last, n_rows, work in self._run.result(plan)["groups"]
+        ])  # fmt: skip
+        found = [self._run.result(task)["magnitudes"] for task in weights]
+        magnitudes = {kind: merge_magnitudes([result[kind] for result in found]) for kind in (KEPT, MINING)}
+        n_parts = max(1, min(self._n_tasks, data.n_features // 10_000)) if widths[level] > 1 else 1
+        bounds = [data.n_features * i // n_parts for i in range(n_parts + 1)]
+        packed = self._run.run(f"packing {name}", [
+            Task(f"packing features {a} to {b} of {name}", "level_tasks:pack",
+                 {**common, "features": [a, b], "magnitudes": magnitudes}, {"tree": [tree], "weights": weights},
+                 cost=b - a)
+            for a, b in zip(bounds, bounds[1:], strict=False)
+        ])  # fmt: skip
+        return self._one(f"joining {name}", "level_tasks:join_level", {}, {"parts": packed, "weights": weights})
+
+
+def _field_names(found: list[dict[str, Any]]) -> list[str]:
+    """Text fields of all files, in the order in which they occur; a plain text is the field ``text``."""
+    names = dict.fromkeys(name for result in found for name in result["columns"] or ())
+    if any(result["columns"] is None for result in found):
+        names.setdefault("text")
+    return list(names)
