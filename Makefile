@@ -15,7 +15,7 @@ CPP := $(wildcard cpp/*/*.h cpp/*/*.cpp cpp/*/*/*.h cpp/*/*/*.cpp fuzz/native/*)
 SOURCES := pyproject.toml CMakeLists.txt $(CPP)
 PIP_OPTIONS := --quiet --disable-pip-version-check
 
-.PHONY: demo serve test test-annif lint screenshots stub format-cpp sanitize tsan fuzz kills clean prerequisites
+.PHONY: demo serve test test-annif test-distributed lint screenshots stub format-cpp sanitize tsan fuzz kills clean prerequisites
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/demo.py
@@ -72,6 +72,10 @@ fuzz: $(VENV)/.installed-dev
 KILLS ?= 50
 kills: $(VENV)/.installed-dev
 	RAMIFY_THREADS=1 OMP_NUM_THREADS=1 $(VENV)/bin/python fuzz/kills.py --kills $(KILLS)
+
+# Ray with several nodes on this machine, one of which is killed.
+test-distributed: $(VENV)/.installed-dev
+	$(VENV)/bin/python -m pytest -m cluster tests/distributed
 
 # The real Annif, which needs other versions of our dependencies: its command line with our backend and our server.
 test-annif: $(ANNIF)/.installed $(VENV)/.installed-serve

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ramify import datasets, features, metrics, report
     from ramify.base.errors import DataError, ModelFormatError, NotCalibratedError, NotFittedError, RamifyError
     from ramify.base.ranking import Ranking
+    from ramify.distributed.prediction import predict_files
     from ramify.distributed.training import fit_files
     from ramify.features.concat import Concat
     from ramify.features.tfidf import Tfidf
@@ -72,6 +73,7 @@ _MODULE_OF = {
     "NotFittedError": "ramify.base.errors",
     "RamifyError": "ramify.base.errors",
     "Ranking": "ramify.base.ranking",
+    "predict_files": "ramify.distributed.prediction",
     "fit_files": "ramify.distributed.training",
     "Concat": "ramify.features.concat",
     "Tfidf": "ramify.features.tfidf",
@@ -179,6 +181,7 @@ __all__ = [  # noqa: RUF022 (in the order of sorted())
     "fit_ovr",
     "load",
     "metrics",
+    "predict_files",
     "read",
     "report",
     "write",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import lzma
 from pathlib import Path
@@ -30,7 +31,7 @@ def write_files(directory, rows, sizes=(1, 150, 200)):
     """Write rows as JSON Lines, plain and compressed; the last file has the rest."""
     directory.mkdir(exist_ok=True)
     bounds = [0, *np.cumsum(sizes).tolist(), len(rows)]
-    for i, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for i, (a, b) in enumerate(itertools.pairwise(bounds)):
         content = "".join(json.dumps(row) + "\n" for row in rows[a:b]).encode()
         if i % 2:
             (directory / f"part-{i}.jsonl.xz").write_bytes(lzma.compress(content))

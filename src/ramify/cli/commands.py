@@ -55,8 +55,15 @@ def train(args: argparse.Namespace) -> None:
         if "checkpoint_dir" not in model.get_params(deep=False):
             raise ValueError(f"{args.model} trains in one step and writes no checkpoints; leave out --checkpoints")
         model.set_params(checkpoint_dir=args.checkpoints)
-    data = read_labelled_data(args.file, args)
     dev = read_labelled_data(args.dev, args) if args.dev else None
+    if args.engine is not None:
+        from ramify.cli.distributed import train_files  # what it needs is not loaded otherwise
+
+        train_files(model, args, catalogue)
+        if dev is not None:
+            print_evaluation(_evaluate(model, dev, args))
+        return
+    data = read_labelled_data(args.file, args)
     if args.dry_run:
         from ramify.cli.dry_run import dry_run  # the training loop is not needed otherwise
 
@@ -106,6 +113,9 @@ def evaluate_model(args: argparse.Namespace) -> None:
     """``ramify evaluate``: one or several models, or files of predictions."""
     check_evaluate_options(args)
     check_report_options(args)
+    if args.engine is not None:
+        _evaluate_files(args)
+        return
     for name in args.models:
         if not Path(name).is_file():
             Store(name)  # reports what is no model before the data are read
@@ -133,6 +143,24 @@ def evaluate_model(args: argparse.Namespace) -> None:
         print_table(comparison(results), style=args.table)
         return
     result = results[args.models[0]]
+    print_evaluation(result, args.table)
+    if args.deciles:
+        _print_deciles(result, args)
+
+
+def _evaluate_files(args: argparse.Namespace) -> None:
+    """Evaluate one model on many files."""
+    from ramify.cli.distributed import rank_files
+
+    if len(args.models) > 1 or args.rule is not None or args.annif or args.by or args.report or args.filter:
+        raise ValueError("--engine evaluates one model, without --rule, --annif, --by, --report and --filter")
+    args.model = args.models[0]
+    model = load_model(args)
+    found = rank_files(args, _depth(model, args), model.is_calibrated)
+    result = _measure(model, found.ranking(), found.labels(), args=args)
+    if args.json:
+        print(json.dumps(_values(result, args)))
+        return
     print_evaluation(result, args.table)
     if args.deciles:
         _print_deciles(result, args)
@@ -191,10 +219,15 @@ def _evaluate(model: Model, data: Dataset, args: argparse.Namespace) -> Evaluati
 
 def _rank(model: Model, data: Dataset, args: argparse.Namespace) -> Ranking:
     """Rank at least 100 labels, for F1; by probability, if the model is calibrated."""
-    ks = getattr(args, "ks", None)
-    k = min(model.n_labels, max(100, *ks) if ks else 100)
+    k = _depth(model, args)
     rank = partial(model.predict_topk, k=k, probabilities=True) if model.is_calibrated else None
     return Ranking.concat(list(predict_batches(model, data, k, rank)))
+
+
+def _depth(model: Model, args: argparse.Namespace) -> int:
+    """Labels of each row that an evaluation needs."""
+    ks = getattr(args, "ks", None)
+    return min(model.n_labels, max(100, *ks) if ks else 100)
 
 
 def _measure(

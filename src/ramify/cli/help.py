@@ -24,12 +24,14 @@ EXAMPLES = {
         "ramify train xr-linear train.jsonl --out model/ --labels vocabulary.tsv --calibrate dev.jsonl",
         "ramify train xr-linear train.jsonl --dry-run",
         "ramify train xr-transformer train.jsonl --out model/ --set encoder=path/or/hub-name --set encoder.frozen=true",
+        "ramify train xr-linear 'train-*.jsonl.xz' --out model/ --engine pool --work-dir work/",
         "ramify train xr-linear --help",
     ],
     "predict": [
         'echo \'{"text": "solve a linear system"}\' | ramify predict model/ --k 5',
         "ramify predict model/ input.jsonl --k 10 --out output.tsv",
         "ramify predict model/ titles.txt --text",
+        "ramify predict model/ 'test-*.jsonl.xz' --engine ray --work-dir work/ --out out/",
         "ramify predict model/ input.jsonl --rule maximize-f1 --names en",
     ],
     "evaluate": [

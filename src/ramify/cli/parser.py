@@ -13,6 +13,7 @@ from ramify.cli import commands, decide
 from ramify.cli.card import add_card
 from ramify.cli.combine import add_combine
 from ramify.cli.completion import add_completion
+from ramify.cli.engine_options import add_engine_options
 from ramify.cli.explain import explain
 from ramify.cli.help import add_command, alternatives, examples
 from ramify.cli.label_sets import add_label_set_options
@@ -183,6 +184,7 @@ def _add_train(parent: Any) -> None:
     sub.add_argument("--quiet", action="store_true", help="print only warnings and errors")
     _add_threads(sub)
     add_data_options(sub)
+    add_engine_options(sub)
 
 
 def _add_predict(parent: Any) -> None:
@@ -198,6 +200,7 @@ def _add_predict(parent: Any) -> None:
     add_label_set_options(sub)
     _add_threads(sub)
     add_data_options(sub)
+    add_engine_options(sub)
 
 
 def _add_evaluate(parent: Any) -> None:
@@ -242,6 +245,7 @@ def _add_evaluate(parent: Any) -> None:
     _add_json(sub)
     _add_threads(sub)
     add_data_options(sub)
+    add_engine_options(sub)
 
 
 def _add_calibrate(parent: Any) -> None:

@@ -30,6 +30,11 @@ MAX_LABELS = 100_000  # per batch
 
 def predict(args: argparse.Namespace) -> None:
     """``ramify predict``."""
+    if args.engine is not None:
+        from ramify.cli.distributed import predict_to_files  # what it needs is not loaded otherwise
+
+        predict_to_files(args)
+        return
     kind = prediction_format(args.out)
     model = load_model(args)
     names = _label_names(args, model)

@@ -6,6 +6,8 @@ A data file is read by one task. Later tasks take blocks of its rows, so that a 
 from __future__ import annotations
 
 import hashlib
+import itertools
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,10 +45,12 @@ def read_file(job: Job) -> dict[str, Any]:
     seen: dict[Label, int] = {}
     ids: list[int] = []
     counts: list[int] = []
+    keys: list[str | int | None] = []
     for record in iter_records(path, format=found, options=record_options, bad=bad):
-        if record.weights is not None:
+        if record.weights is not None and not job.params.get("ignores_weights"):
             raise DataError(f"{path}:{record.line}: weights of labels are not supported here; train in one process")
         texts.append(record.text)
+        keys.append(record.id)
         row = dict.fromkeys(seen.setdefault(label, len(seen)) for label in record.labels)
         ids.extend(row)
         counts.append(len(row))
@@ -62,8 +66,17 @@ def read_file(job: Job) -> dict[str, Any]:
     job.writer.array("label_ids", np.array(ids, np.int32))
     job.writer.array("label_indptr", indptr_from_counts(counts))
     labels = LabelVocabulary(seen).save(job.writer)
-    return {"kind": "fields" if names else "text", "n": len(texts), "columns": columns if names else None,
-            "labels": labels, "n_skipped": bad.n_skipped, "n_bytes": sum(map(len, encoded))}  # fmt: skip
+    has_keys = any(key is not None for key in keys)
+    if has_keys:
+        job.writer.array("keys", np.frombuffer(json.dumps(keys).encode(), np.uint8))
+    return {
+        "kind": "fields" if names else "text",
+        "n": len(texts),
+        "columns": columns if names else None,
+        "labels": labels,
+        "n_skipped": bad.n_skipped,
+        "has_keys": has_keys,
+    }
 
 
 def _columns(text: Any, columns: Sequence[str]) -> list[str]:
@@ -73,14 +86,34 @@ def _columns(text: Any, columns: Sequence[str]) -> list[str]:
 
 
 def _write_features(job: Job, data: Dataset) -> dict[str, Any]:
-    if not sparse.issparse(data.X) or data.relevance is not None:
+    X: Any = data.X
+    if not sparse.issparse(X) or data.relevance is not None:
         raise DataError(f"{job.paths[0]}: dense features are not supported here; train in one process")
-    job.write_csr("X", data.X)
+    job.write_csr("X", X)
     job.writer.array("label_ids", data.Y.indices.astype(np.int32))
     job.writer.array("label_indptr", data.Y.indptr.astype(np.int64))
     labels = data.label_names.save(job.writer)
-    return {"kind": "sparse", "n": len(data), "n_features": int(data.X.shape[1]), "labels": labels,
-            "n_skipped": data.n_skipped, "n_entries": int(data.X.nnz)}  # fmt: skip
+    return {
+        "kind": "sparse",
+        "n": len(data),
+        "n_features": int(X.shape[1]),
+        "labels": labels,
+        "n_skipped": data.n_skipped,
+    }
+
+
+def labels_of(shard: Shard, begin: int, end: int) -> list[list[Label]]:
+    """Labels of some rows of a file."""
+    vocabulary = LabelVocabulary.load(shard.store, shard.result["labels"])
+    indptr = shard.array("label_indptr")[begin : end + 1]
+    ids = shard.array("label_ids")[int(indptr[0]) : int(indptr[-1])].tolist()
+    ends = (indptr - indptr[0]).tolist()
+    return [[vocabulary[i] for i in ids[a:b]] for a, b in itertools.pairwise(ends)]
+
+
+def keys_of(shard: Shard) -> list[Any] | None:
+    """Ids of the samples of a file; None if it has none."""
+    return json.loads(shard.array("keys").tobytes()) if shard.result.get("has_keys") else None
 
 
 class Block(NamedTuple):
@@ -104,7 +137,7 @@ def make_blocks(sizes: Sequence[int], rows_per_block: int) -> list[Block]:
     blocks, first = [], 0
     for file, n in enumerate(sizes):
         bounds = np.linspace(0, n, -(-n // rows_per_block) + 1).astype(int).tolist()
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in itertools.pairwise(bounds):
             blocks.append(Block(file, begin, end, first + begin))
         first += n
     return blocks
@@ -117,14 +150,12 @@ def documents(shard: Shard, begin: int, end: int, names: Sequence[str] | None) -
     offsets = shard.array("text_offsets")[begin * width : end * width + 1]
     content = shard.array("text_bytes")[int(offsets[0]) : int(offsets[-1])].tobytes()
     ends = (offsets - offsets[0]).tolist()
-    parts = [content[a:b].decode("utf-8", "surrogatepass") for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [content[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(ends)]
     if names is None:
         return parts
     columns = ["text"] if columns == [""] else columns
     empty = dict.fromkeys(names, "")
-    return [
-        {**empty, **dict(zip(columns, parts[i : i + width], strict=True))} for i in range(0, len(parts), width)
-    ]
+    return [{**empty, **dict(zip(columns, parts[i : i + width], strict=True))} for i in range(0, len(parts), width)]
 
 
 def merge_labels(job: Job) -> dict[str, Any]:

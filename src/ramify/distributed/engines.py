@@ -83,7 +83,9 @@ class PoolEngine:
         self._workers = workers or max(1, n_cores // (threads or 1))
         self._threads = threads or max(1, n_cores // self._workers)
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([f"ramify.distributed.{name}_tasks" for name in ("data", "feature", "tree", "level")])
+        self._context.set_forkserver_preload(
+            [f"ramify.distributed.{name}_tasks" for name in ("data", "feature", "tree", "level")]
+        )
         self._running: dict[Any, tuple[Any, Any]] = {}
 
     def slots(self) -> int:

@@ -7,6 +7,7 @@ packed for search (`pack`); the level as one (`join_level`). The model is joined
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ KEPT, MINING = "kept", "mining"
 
 def _level(shard: Shard, kind: str) -> PackedLevel:
     bias = shard.array("bias")
-    arrays = (shard.array(f"{kind}_{name}") for name in ("block_starts", "blocks", "codebook"))
-    return PackedLevel(*arrays, bias, np.empty((len(bias), 0), np.float32))
+    starts, blocks, codebook = (shard.array(f"{kind}_{name}") for name in ("block_starts", "blocks", "codebook"))
+    return PackedLevel(starts, blocks, codebook, bias, np.empty((len(bias), 0), np.float32))
 
 
 def transforms(model: XRLinear, depth: int) -> list[ScoreTransform]:
@@ -87,7 +88,7 @@ def plan(job: Job) -> dict[str, Any]:
     cuts = np.searchsorted(work, np.linspace(0, work[-1], job.params["n_tasks"] + 1)[1:-1])
     bounds = np.unique(np.concatenate([[0], cuts, [len(cluster)]])).tolist()
     groups = []
-    for a, b in zip(bounds, bounds[1:], strict=False):
+    for a, b in itertools.pairwise(bounds):
         clusters = int(cluster[a]), int(cluster[b - 1]) + 1
         n_rows = int(min(job.params["n"], sizes[clusters[0] : clusters[1]].sum()))
         groups.append([int(first[a]), int(last[b - 1]), *clusters, n_rows, int(work[b] - work[a])])
@@ -184,7 +185,9 @@ def join_level(job: Job) -> dict[str, Any]:
         offsets = indptr_from_counts(sizes)
         if offsets[-1] > np.iinfo(np.uint32).max:
             raise ValueError("the weights of one level exceed 16 GB")
-        shifted: list[AnyArray] = [(start[:-1] + np.uint32(offset)) for start, offset in zip(starts, offsets, strict=False)]
+        shifted: list[AnyArray] = [
+            (start[:-1] + np.uint32(offset)) for start, offset in zip(starts, offsets, strict=False)
+        ]
         job.writer.array_parts(f"{kind}_block_starts", [*shifted, offsets[-1:].astype(np.uint32)])
         padding = np.zeros(len(tables[-1]) - 4 * sizes[-1], np.uint8)
         blocks = [table[: 4 * size] for table, size in zip(tables, sizes, strict=True)]
@@ -204,7 +207,9 @@ def join_model(job: Job) -> None:
         model.n_features_in_ = n_features
     else:
         features = job.inputs["features"][0]
-        model.features_ = load_features(features.store, features.result["features"], "features_", type(model.features), kind)
+        model.features_ = load_features(
+            features.store, features.result["features"], "features_", type(model.features), kind
+        )
     counts = np.zeros(n_labels, np.int64)
     for shard in job.inputs["Y"]:
         counts[shard.array("by_label_ids")] += np.diff(shard.array("by_label_indptr"))
@@ -217,5 +222,3 @@ def join_model(job: Job) -> None:
         model.trees_.append(LinearTree(tree, levels, transforms(model, tree.depth), n_features))
         at += tree.depth
     job.writer.manifest(model.kind, job.params["params"], model.write_state(job.writer))
-
-

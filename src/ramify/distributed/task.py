@@ -149,7 +149,6 @@ class Job:
         self.writer.array(f"{name}_indptr", matrix.indptr.astype(index, copy=False))
         self.writer.array(f"{name}_shape", np.array(matrix.shape, np.int64))
 
-
     def write_rows(self, name: str, matrix: Csr) -> None:
         """Write a matrix with many empty rows, of which `Shard.rows` reads a range."""
         ids = np.flatnonzero(np.diff(matrix.indptr))
@@ -199,9 +198,11 @@ def _default_threads(n: int) -> Iterator[None]:
 
 def _run(work_dir: str, path: Path, call: dict[str, Any]) -> None:
     module, _, name = call["function"].partition(":")
-    function: Callable[[Job], dict[str, Any] | None] = getattr(importlib.import_module(f"ramify.distributed.{module}"), name)
+    function: Callable[[Job], dict[str, Any] | None] = getattr(
+        importlib.import_module(f"ramify.distributed.{module}"), name
+    )
     inputs = {role: [Shard(shard_path(work_dir, key)) for key in keys] for role, keys in call["inputs"].items()}
-    with StoreWriter(path) as writer:
+    with StoreWriter(path, durable=False) as writer:  # a shard is checked by its hashes before it is used again
         result = function(Job(call["params"], call["paths"], inputs, writer))
         if result is not None:  # otherwise the function has written a manifest of its own
             writer.manifest(KIND, {"function": call["function"]}, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import glob
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ from ramify.base.errors import DataError
 from ramify.distributed.data_tasks import Block, make_blocks
 from ramify.distributed.engines import Engine, make_engine
 from ramify.distributed.feature_tasks import feature_parts
+from ramify.distributed.files import OVERHEAD, check_read_options, find_files, read_files
 from ramify.distributed.level_tasks import KEPT, MINING, merge_magnitudes
 from ramify.distributed.scheduler import Run
 from ramify.distributed.task import Task, shard_path
@@ -19,8 +20,6 @@ from ramify.models.xrlinear import XRLinear
 
 ENTRY = 8
 """Bytes of an entry of a sparse matrix."""
-OVERHEAD = 200 << 20
-"""Bytes of a worker that has loaded the library."""
 MERGED = 16
 """Blocks whose terms one task merges."""
 
@@ -60,9 +59,7 @@ def fit_files(
         raise ValueError(f"rows_per_block and n_tasks must be at least 1; got {rows_per_block} and {n_tasks}")
     directory = str(Path(work_dir).resolve())
     paths = find_files(files)
-    chosen = make_engine(
-        engine, directory, workers=workers, threads=threads or model.threads, address=address
-    )
+    chosen = make_engine(engine, directory, workers=workers, threads=threads or model.threads, address=address)
     try:
         run = Run(directory, chosen, model.verbose)
         joined = _Training(run, model, n_tasks).train(paths, options, rows_per_block)
@@ -74,27 +71,11 @@ def fit_files(
     return run
 
 
-def find_files(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Paths of data files, given as a pattern or as a list; raises `DataError` if there are none."""
-    given = [files] if isinstance(files, str | os.PathLike) else list(files)
-    paths: list[str] = []
-    for name in map(os.fspath, given):
-        found = [name] if Path(name).exists() else sorted(glob.glob(name))
-        if not found:
-            raise DataError(f"{name}: no such file")
-        paths += found
-    if not paths:
-        raise DataError("there are no files to read")
-    return [str(Path(path).resolve()) for path in paths]
-
-
 def _check(model: XRLinear, options: dict[str, Any]) -> None:
     if type(model) is not XRLinear:
         raise TypeError(f"fit_files trains XRLinear; got {type(model).__name__}")
     model.check_params()
-    for name in options:
-        if name not in ("format", "fields", "label_sep", "label_field", "encoding", "skip_bad"):
-            raise TypeError(f"fit_files got an unexpected option {name!r}")
+    check_read_options(options)
     for tfidf in feature_parts(model.features):
         if tfidf.preprocessor is not None or tfidf.tokenizer is not None:
             raise ValueError("functions of Tfidf cannot be sent to other processes; apply them to the files before")
@@ -137,7 +118,8 @@ class _Training:
     def train(self, paths: list[str], options: dict[str, Any], rows_per_block: int) -> Task:
         """Run all stages; returns the task whose shard is the model."""
         data = self._read(paths, options, rows_per_block)
-        trees, levels = [], []
+        trees: list[Task] = []
+        levels: list[Task] = []
         for index in range(self._model.n_trees):
             tree = self._build_tree(data, index)
             trees.append(tree)
@@ -156,18 +138,7 @@ class _Training:
     # ---- data ----
 
     def _read(self, paths: list[str], options: dict[str, Any], rows_per_block: int) -> _Data:
-        status = [Path(path).stat() for path in paths]
-        digests = self._run.run("hashing files", [
-            Task(f"hashing {Path(path).name}", "data_tasks:digest",
-                 {"path": path, "size": s.st_size, "mtime": s.st_mtime_ns}, paths=[path], cost=s.st_size)
-            for path, s in zip(paths, status, strict=True)
-        ])  # fmt: skip
-        files = self._run.run("reading files", [
-            Task(f"reading {Path(path).name}", "data_tasks:read_file",
-                 {"sha256": self._run.result(task)["sha256"], "options": options}, paths=[path], cost=s.st_size,
-                 memory=OVERHEAD + 10 * s.st_size)
-            for path, s, task in zip(paths, status, digests, strict=True)
-        ])  # fmt: skip
+        files = read_files(self._run, paths, {"options": options})
         found = [self._run.result(file) for file in files]
         kinds = {result["kind"] for result in found}
         if "sparse" in kinds and len(kinds) > 1:
@@ -249,7 +220,7 @@ class _Training:
             Task(f"representing labels {a} to {b}", "tree_tasks:represent", {**represented, "begin": a, "end": b},
                  {"labels": data.Y, "X": data.X}, cost=b - a,
                  memory=data.bytes_of(data.n * min(1, 4 * (b - a) // data.n_labels)))
-            for a, b in zip(bounds, bounds[1:], strict=False)
+            for a, b in itertools.pairwise(bounds)
         ])  # fmt: skip
         if config.method != "kmeans":
             return self._one("building the tree", "tree_tasks:build_whole", params, {"Z": Z})
@@ -296,7 +267,7 @@ class _Training:
             Task(f"packing features {a} to {b} of {name}", "level_tasks:pack",
                  {**common, "features": [a, b], "magnitudes": magnitudes}, {"tree": [tree], "weights": weights},
                  cost=b - a)
-            for a, b in zip(bounds, bounds[1:], strict=False)
+            for a, b in itertools.pairwise(bounds)
         ])  # fmt: skip
         return self._one(f"joining {name}", "level_tasks:join_level", {}, {"parts": packed, "weights": weights})
 

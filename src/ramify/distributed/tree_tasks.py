@@ -5,6 +5,7 @@ The upper part of the tree is one task, since k-means of the root needs all labe
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -143,7 +144,7 @@ def even_groups(indptr: LongArray, n_groups: int) -> list[list[int]]:
     total = int(indptr[-1])
     cuts = np.searchsorted(indptr, np.linspace(0, total, n_groups + 1)[1:-1])
     bounds = np.unique(np.concatenate([[0], cuts, [len(indptr) - 1]])).tolist()
-    return [[a, b, int(indptr[b] - indptr[a])] for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [[a, b, int(indptr[b] - indptr[a])] for a, b in itertools.pairwise(bounds)]
 
 
 def load_tree(shard: Shard, n_labels: int) -> LabelTree:

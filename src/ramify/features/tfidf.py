@@ -139,6 +139,13 @@ class Tfidf(SavedFeatures):
         )
         return self._matrix(rows)
 
+    def _set_terms(self, offsets: AnyArray, term_bytes: AnyArray) -> None:
+        """Set the vocabulary: the terms, in order, with their hash table."""
+        self.offsets_, self.bytes_ = offsets, term_bytes
+        self.hash_key_ = native.text.term_hash_key(self.offsets_, self.bytes_)
+        self.slots_ = native.text.term_slots(self.offsets_, self.bytes_, self.hash_key_)
+        self.parts_: tuple[AnyArray, AnyArray, AnyArray] | None = None
+
     def _fit(self, documents: Any, needs_terms: bool = True) -> native.text.CorpusCounts:
         self.check_params()
         threads = resolve_threads(self.threads)
@@ -164,21 +171,12 @@ class Tfidf(SavedFeatures):
         self._set_terms(*counts.freeze(None if keep is None else keep.view(np.uint8), with_subwords))
         df = df if keep is None else df[keep]
         if with_subwords:
-            *parts, df = counts.add_subwords(*self._vocabulary(), MIN_PART_DF, threads)
-            self.parts_ = (parts[0], parts[1], parts[2])
+            indptr, parts, costs, df = counts.add_subwords(*self._vocabulary(), MIN_PART_DF, threads)
+            self.parts_ = (indptr, parts, costs)
         self._finish(df, n, fields, language)
         return counts
 
-    def _set_terms(self, offsets: AnyArray, term_bytes: AnyArray) -> None:
-        """Set the vocabulary: the terms, in order, with their hash table."""
-        self.offsets_, self.bytes_ = offsets, term_bytes
-        self.hash_key_ = native.text.term_hash_key(self.offsets_, self.bytes_)
-        self.slots_ = native.text.term_slots(self.offsets_, self.bytes_, self.hash_key_)
-        self.parts_: tuple[AnyArray, AnyArray, AnyArray] | None = None
-
-    def _finish(
-        self, df: AnyArray | None, n: int, fields: dict[str, float] | None, language: str | None
-    ) -> None:
+    def _finish(self, df: AnyArray | None, n: int, fields: dict[str, float] | None, language: str | None) -> None:
         """Set everything but the vocabulary, from the documents (d,) with each term; None: without weights by it."""
         self.language_ = language
         self.idf_ = self._idf(df, n) if self.use_idf and df is not None else None

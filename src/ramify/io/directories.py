@@ -28,11 +28,13 @@ class StagingDirectory:
         remove_leftovers(target)
         self.path, self._lock = _locked_directory(target, _SAVING)
 
-    def publish(self) -> None:
-        """Sync the directory and put it at the target; what was there before is removed."""
-        sync_directory(self.path)
+    def publish(self, *, durable: bool = True) -> None:
+        """Put the directory at the target, synced if `durable`; what was there before is removed."""
+        if durable:
+            sync_directory(self.path)
         _replace_directory(self.path, self.target)
-        sync_directory(self.target.parent)
+        if durable:
+            sync_directory(self.target.parent)
 
     def close(self) -> None:
         """Remove what is at the temporary path: an unfinished directory, or the former target."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar
+from typing import IO, Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,15 +43,18 @@ class StoreWriter:
     >>> with StoreWriter("model") as writer:          # doctest: +SKIP
     ...     writer.array("weights", weights)
     ...     writer.manifest(kind="popular", params={}, state={})
+
+    Unless `durable`, the system writes it to disk when it likes: a power failure may damage it.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, durable: bool = True) -> None:
         if not os.fspath(path):
             raise ModelFormatError("the path to save to is empty")
         self._path = Path(path).resolve()
         self._files: dict[str, dict[str, Any]] = {}
         self._manifest: dict[str, Any] | None = None
         self._prefix = ""
+        self._durable = durable
         if self._path.exists() and not self._path.is_dir():
             raise ModelFormatError(f"{self._path} is a file; a model is saved to a directory")
         if self._path.exists() and any(self._path.iterdir()) and not _is_model(self._path):
@@ -91,20 +94,20 @@ class StoreWriter:
             raise ValueError(f"arrays of dtype {dtype} cannot be stored")
         with self._explained(), (self._temporary / file).open("w+b") as out:
             write(out)
-            out.flush()
-            os.fsync(out.fileno())
+            self._sync(out)
             self._files[file] = {"size": out.tell(), "sha256": _hash(out), "dtype": dtype.str, "shape": list(shape)}
 
     def array_parts(self, name: str, parts: Sequence[AnyArray]) -> None:
         """Write one-dimensional arrays, such as memory-mapped ones, as a single one, without holding it in memory."""
-        header = {"descr": parts[0].dtype.str, "fortran_order": False, "shape": (sum(map(len, parts)),)}
+        shape = (sum(map(len, parts)),)
+        header = {"descr": parts[0].dtype.str, "fortran_order": False, "shape": shape}
 
         def write(out: BinaryIO) -> None:
             np.lib.format.write_array_header_1_0(out, header)
             for part in parts:
                 np.ascontiguousarray(part, parts[0].dtype).tofile(out)
 
-        self._write(name, parts[0].dtype, header["shape"], write)
+        self._write(name, parts[0].dtype, shape, write)
 
     def manifest(self, kind: str, params: dict[str, Any], state: dict[str, Any]) -> None:
         """Set the content of the manifest; it is written at the end of the `with` block."""
@@ -132,11 +135,15 @@ class StoreWriter:
                 with (self._temporary / MANIFEST).open("w", encoding="utf-8") as out:
                     json.dump(self._manifest, out, indent=1, ensure_ascii=False, allow_nan=False)
                     out.write("\n")
-                    out.flush()
-                    os.fsync(out.fileno())
-                self._staging.publish()
+                    self._sync(out)
+                self._staging.publish(durable=self._durable)
         finally:
             self._staging.close()
+
+    def _sync(self, file: IO[Any]) -> None:
+        file.flush()
+        if self._durable:
+            os.fsync(file.fileno())
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
