@@ -5,10 +5,13 @@ All of them only run what the scheduler hands them. They know nothing of the ord
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
-from collections.abc import Sequence
+import sys
+import types
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from ramify.base.threads import resolve_threads
@@ -106,7 +109,8 @@ class PoolEngine:
         process = self._context.Process(
             target=_in_process, args=(sender, self._work_dir, call, self._threads), daemon=True
         )
-        process.start()
+        with _without_main():
+            process.start()
         sender.close()
         self._running[process.sentinel] = (process, receiver)
         return process.sentinel
@@ -136,6 +140,16 @@ class PoolEngine:
             process.join()
             receiver.close()
         self._running.clear()
+
+
+@contextlib.contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep a new process from importing the user's script, which it does not need and which may have no guard."""
+    main, sys.modules["__main__"] = sys.modules["__main__"], types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _in_process(sender: Any, work_dir: str, call: Call, threads: int) -> None:
