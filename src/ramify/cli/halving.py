@@ -240,7 +240,8 @@ def _expected(trials: list[Trial], size: int) -> float:
     if len(times) == 2:
         (small, a), (large, b) = times
         power = float(np.clip(np.log(max(b, 1e-6) / max(a, 1e-6)) / np.log(large / small), 0.5, 1.5))
-    return times[-1][1] * float(size / times[-1][0]) ** power
+    largest, longest = times[-1]
+    return longest * math.pow(size / largest, power)
 
 
 def _kept(trials: list[Trial], defaults: Settings) -> list[Trial]:

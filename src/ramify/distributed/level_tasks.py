@@ -167,11 +167,12 @@ def pack(job: Job) -> dict[str, Any]:
         parts = {KEPT: drop_small_weights(W, end - begin, thresholds), MINING: W}
     for kind, part in parts.items():
         smallest, largest = job.params["magnitudes"][kind]
-        packed = native.linear.pack_weights(
+        starts, blocks, codebook = native.linear.pack_weights(
             part, end - begin, tree.levels[level], resolve_threads(None), (smallest, largest)
         )
-        for name, array in zip(("block_starts", "blocks", "codebook"), packed, strict=True):
-            job.writer.array(f"{kind}_{name}", array)
+        job.writer.array(f"{kind}_block_starts", starts)
+        job.writer.array(f"{kind}_blocks", blocks)
+        job.writer.array(f"{kind}_codebook", codebook)
     return {"kinds": list(parts)}
 
 

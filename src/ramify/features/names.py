@@ -12,7 +12,7 @@ from ramify import native
 from ramify.base.errors import ModelFormatError
 from ramify.base.sparse import indptr_from_counts
 from ramify.base.types import AnyArray, IntArray, LongArray
-from ramify.features.languages import STEMMERS, main_language
+from ramify.features.languages import STEMMERS, count_languages, main_language
 from ramify.features.preparation import Preparation
 from ramify.features.stemmers import PYTHON_STEMMERS, Stemmer
 from ramify.io.store import Store, StoreWriter
@@ -76,7 +76,7 @@ class NameIndex:
         """
         language: str | None = stemmer if stemmer in STEMMERS else None
         if stemmer == "auto":
-            language = main_language(texts, 1, 1)
+            language = main_language(count_languages(texts, 1, 1))
         analyzer = _analyzer(stemmer, language)
         offsets, text, parents, words, ends = native.text.name_trie(analyzer, _prepared(stemmer, names))
         order = np.lexsort((words, parents))
