@@ -91,9 +91,13 @@ class EncodedModel(FeatureModel):
         return sizes.labels + max(sizes.making_features, sizes.features + self._encoded_bytes(sizes))
 
     def _encoded_bytes(self, sizes: DataSizes) -> int:
-        """Rough bytes of the training on given features."""
+        """Bytes of the training on given features; those of a transformer's weights are not counted."""
         is_bag = isinstance(self.encoder, BagEncoder)
         return encoder_bytes(sizes, self._embedding_dim, is_bag=is_bag)
+
+    def _word_bytes(self, sizes: DataSizes) -> int:
+        """Bytes of the word embeddings of a bag."""
+        return 4 * self._embedding_dim * sizes.n_features if isinstance(self.encoder, BagEncoder) else 0
 
     @property
     def _embedding_dim(self) -> int:

@@ -2,9 +2,10 @@
 
 The estimate counts what is in memory at the largest stage of `fit`, above the input itself: encoded labels, features of
 texts, label representations, the clustering, negatives, the scratch memory of each thread, and weights. Features of
-texts and the entries of label representations are measured on a sample of the rows and extrapolated. For `XRLinear` and
-`OneVsAll` the factors below were fitted to measured peaks; for the other models the estimate counts the parameters and
-the state of the optimizer, and is rough. benchmarks/RESULTS.md compares estimates with peaks.
+texts and the entries of label representations are measured on a sample of the rows and extrapolated. The factors below
+were fitted to measured peaks. For neural models the estimate counts the parameters, the state of the optimizer, and
+what each model has beside them; it is rough for transformers, which are not opened. benchmarks/RESULTS.md compares
+estimates with peaks.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ TERM, CHARACTER = 250, 0.6
 """Bytes of a term of a vocabulary (text, hash table, counts), and of a character of the texts while X is made."""
 LANES = 16 * 4
 """Bytes of a weight, or of a dual variable, of the labels that a thread trains at once."""
+STEP = 5 << 20
+"""Bytes of a training step: activations of a batch and their gradients."""
+DENSE_ENTRY = 60
+"""Bytes of an entry of the dense part of label representations while they are made and clustered."""
 HIDDEN_SIZE = 768
 """Assumed dimension of a transformer's embedding; `estimate_memory` opens no encoder."""
 
@@ -144,9 +149,9 @@ def tree_bytes(sizes: DataSizes, *, n_terms: int | None, n_centroids: int) -> in
 
 
 def encoder_bytes(sizes: DataSizes, dim: int, *, is_bag: bool) -> int:
-    """Rough bytes of a training of embeddings.
+    """Bytes of a training of embeddings.
 
     Parameters with Adam's two moments and a copy of those that validated best, and embeddings of the samples.
     """
     parameters = dim * (sizes.n_labels + (sizes.n_features if is_bag else 0))
-    return 4 * 4 * parameters + 4 * 2 * dim * sizes.n_samples
+    return 4 * 4 * parameters + 4 * 2 * dim * sizes.n_samples + STEP

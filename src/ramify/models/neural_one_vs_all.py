@@ -14,6 +14,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import check_state
 from ramify.models.encoded import EncodedModel, check_history
+from ramify.models.memory import DataSizes
 from ramify.models.training_data import TrainingData
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -66,6 +67,10 @@ class NeuralOneVsAll(EncodedModel):
             product_threads=threads,  # the products dominate
         )
         checkpoints.clear()
+
+    def _encoded_bytes(self, sizes: DataSizes) -> int:
+        logits = 4 * self.training.batch_size * sizes.n_labels
+        return super()._encoded_bytes(sizes) + 3 * logits  # with probabilities and gradients
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         return self._search(self.head_, inputs, k)

@@ -36,7 +36,7 @@ from ramify.labels.representations import pifa_mixed
 from ramify.models.base import check_state
 from ramify.models.encoded import EncodedModel
 from ramify.models.linear import Beam
-from ramify.models.memory import DataSizes
+from ramify.models.memory import DENSE_ENTRY, DataSizes
 from ramify.models.training_data import TrainingData
 from ramify.models.xrlinear import TrainedTreeModel, TreeOptions, XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
@@ -192,7 +192,9 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
 
     def _encoded_bytes(self, sizes: DataSizes) -> int:
         ranker = self.ranker.clone().set_params(threads=self.threads)
-        dense = 2 * 4 * self._embedding_dim * sizes.n_samples
+        dense = self._word_bytes(sizes) + 2 * 4 * self._embedding_dim * sizes.n_samples
+        if not self.reuse_tree:  # labels are clustered once more, by dense features too
+            dense += DENSE_ENTRY * self._embedding_dim * sizes.n_labels
         return max(super()._encoded_bytes(sizes), dense + ranker.classifier_bytes(sizes, self._embedding_dim))
 
     def _ranker_features(self, samples: Samples, threads: int) -> Mixed:

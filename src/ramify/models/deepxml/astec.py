@@ -36,6 +36,7 @@ from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
 from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval, add_candidates
 from ramify.models.encoded import SplitSamples
+from ramify.models.memory import DataSizes
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Bag, Encoder
@@ -157,6 +158,11 @@ class Astec(DeepXMLModel):
         self.label_index_ = LabelIndex.build(centroids, known, counts[known], self.index, k=width, **common)
         self.sample_index_ = AnnIndex.build(phi, self.index, k=min(self.n_neighbors, len(phi)), **common)
         self.sample_labels_ = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
+
+    def _encoded_bytes(self, sizes: DataSizes) -> int:
+        """Add the first encoder with its classifiers, embeddings and indexes, which are kept beside the re-ranker."""
+        dim, n_labels, n = self._embedding_dim, sizes.n_labels, sizes.n_samples
+        return super()._encoded_bytes(sizes) + self._word_bytes(sizes) + 5 * dim * (n_labels + n)
 
     # ---- prediction ----
 

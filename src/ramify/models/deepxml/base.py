@@ -21,6 +21,7 @@ from ramify.metrics.propensity import LabelCounts, inverse_propensity
 from ramify.models.base import check_state
 from ramify.models.deepxml.reranker import RERANKED_LABELS, Reranker, is_fraction
 from ramify.models.encoded import EncodedModel, SplitSamples
+from ramify.models.memory import DataSizes
 from ramify.models.training_data import TrainingData
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
@@ -109,6 +110,10 @@ class DeepXMLModel(EncodedModel):
             self.reranker_ = self._fit_reranker(split, checkpoints)
         self.calibrator_ = self._fit_calibrator(split)
         checkpoints.clear()
+
+    def _encoded_bytes(self, sizes: DataSizes) -> int:
+        shortlists = 8 * sizes.n_samples * min(self.shortlist_size, sizes.n_labels)
+        return super()._encoded_bytes(sizes) + shortlists
 
     @abstractmethod
     def _fit_retrieval(self, split: SplitSamples, checkpoints: CheckpointDirectory) -> None:

@@ -31,6 +31,7 @@ from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
 from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval, add_candidates
 from ramify.models.encoded import SplitSamples
+from ramify.models.memory import DataSizes
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders.samples import Samples
@@ -101,6 +102,10 @@ class LightDXML(DeepXMLModel):
         self.classifiers_ = shifted(head.classifiers, validator.bias_shift)
         self.metrics_by_epoch_ = validator.curve
         self._set_beta(validator.metrics_by_beta(encoder, head))
+
+    def _encoded_bytes(self, sizes: DataSizes) -> int:
+        label_embeddings = 4 * self._embedding_dim * sizes.n_labels
+        return super()._encoded_bytes(sizes) + 3 * label_embeddings  # with Adam's moments
 
     def _training_config(self) -> TrainingConfig:
         """Return the training with a number of epochs."""
