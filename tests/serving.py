@@ -68,7 +68,7 @@ def run(coroutine):
 
 
 @contextmanager
-def in_thread(app, settings):
+def in_thread(app, settings, **options):
     """Serve an application from a thread of this process; yields the address."""
     import uvicorn
 
@@ -76,7 +76,7 @@ def in_thread(app, settings):
 
     port = free_port()
     protocol = http_protocol(settings.read_timeout, app.state.shortcut)
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, access_log=False, http=protocol))
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_config=None, access_log=False, http=protocol, **options))
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

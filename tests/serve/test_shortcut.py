@@ -158,6 +158,19 @@ def test_connections_are_closed_where_the_client_wants_it(served, taken):
     assert taken == [True]
 
 
+def test_idle_connections_are_closed(model_path):
+    settings = Settings(threads=1, reload_every=0)
+    app = create_app(model_path, settings)
+    with in_thread(app, settings, timeout_keep_alive=1) as address, Client(int(address.rpartition(":")[2])) as client:
+        for pause in (0.6, 0.6, 0):  # each answer begins the time anew
+            client.send(request(suggest()))
+            assert client.read()[0] == 200
+            time.sleep(pause)
+        start = time.monotonic()
+        assert client.file.read() == b""
+        assert time.monotonic() - start > 0.5
+
+
 def test_a_client_that_waits_for_leave_to_send_gets_it(served):
     _, port = served
     body = suggest()

@@ -31,6 +31,8 @@ def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpToolsProtocol]
         _in_headers = True
         _is_parsing = False
         _unstarted: tuple[RequestResponseCycle, Any] | None = None
+        _idle_since: float | None = None
+        _idle_timer: asyncio.TimerHandle | None = None
 
         # ---- requests in time ----
 
@@ -40,6 +42,8 @@ def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpToolsProtocol]
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_timer()
+            if self._idle_timer is not None:
+                self._idle_timer.cancel()
             if self.cycle is not None and not self.cycle.response_complete:
                 give_up(self.cycle.scope)
             super().connection_lost(exc)
@@ -49,7 +53,7 @@ def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpToolsProtocol]
             if is_crowded and _has_left(self.transport):
                 self.transport.abort()
                 return
-            self._is_parsing = True
+            self._idle_since, self._is_parsing = None, True
             super().data_received(data)
             self._is_parsing = False
             if self._unstarted is not None:  # the rest of the request is yet to come
@@ -81,6 +85,29 @@ def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpToolsProtocol]
             lines += [name + b": " + value for name, value in problem.raw_headers()]
             self.transport.write(b"\r\n".join([*lines, b"", problem.body()]))
             self.transport.close()
+
+        # ---- idle connections ----
+
+        def on_response_complete(self) -> None:
+            """Begin to wait for the next request, with one timer for a connection; uvicorn makes one an answer."""
+            if self.pipeline or self.transport.is_closing():
+                super().on_response_complete()
+                return
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
+            self._idle_since = self.loop.time()
+            if self._idle_timer is None:
+                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+
+        def _close_if_idle(self) -> None:
+            self._idle_timer = None
+            if self._idle_since is None:
+                return  # the next answer makes another timer
+            left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+            if left > 0.001:
+                self._idle_timer = self.loop.call_later(left, self._close_if_idle)
+            else:
+                self.timeout_keep_alive_handler()
 
         # ---- the shortcut ----
 
