@@ -9,16 +9,16 @@ using namespace ramify;
 
 namespace {
 
-std::uint32_t classify(std::uint32_t c) { return c | (c > ' ' ? UnicodeTable::word_flag : UnicodeTable::space_flag); }
+std::uint32_t classify_names(std::uint32_t c) { return c | (c > ' ' ? UnicodeTable::word_flag : UnicodeTable::space_flag); }
 
-const auto unicode = std::make_shared<const UnicodeTable>(classify);
+const auto names_unicode = std::make_shared<const UnicodeTable>(classify_names);
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     Input input{data, size};
     AnalyzerSpec spec;
-    spec.unicode = unicode;
+    spec.unicode = names_unicode;
     spec.min_token = 1;
     const auto n_changes = input.between(0, 3);
     const std::vector<std::int64_t> changes = input.array<std::int64_t>(static_cast<std::size_t>(3 * n_changes));

@@ -93,7 +93,7 @@ class KNN(FeatureModel):
             self.kept_ = (df <= max(MIN_DROPPED, self.max_df * len(X))).view(np.uint8)
             self.indexes_ = [Postings.build(_without(X.sparse, self.kept_))]
         self._set_labels(data.Y, data.sample_weight)
-        self.__dict__.pop("_by_frequency", None)
+        self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
         self.texts_ = self._texts_of(data.inputs, data.Y)
 
     def _dense_index(self, vectors: FloatArray, first: int) -> AnnIndex:
@@ -140,7 +140,7 @@ class KNN(FeatureModel):
         self.sample_labels_ = np.concatenate([self.sample_labels_, Y.indices.astype(np.int32)])
         if self.weights_ is not None:
             self.weights_ = np.concatenate([self.weights_, np.ones(len(inputs), np.float32)])
-        self.__dict__.pop("_by_frequency", None)
+        self.frequency_ = FrequencyOrder.of(counts)
         return self
 
     # ---- prediction ----
@@ -172,23 +172,17 @@ class KNN(FeatureModel):
         allowed = None if label_filter is None else label_filter.allowed.view(np.uint8)
         return native.ann.vote_neighbor_labels(
             samples, (self.label_indptr_, self.sample_labels_), self.weights_, self.n_labels, self.power, 2 * LEAST,
-            self._frequency.penalties, allowed, k, resolve_threads(self.threads, len(samples[0])),
+            self.frequency_.penalties, allowed, k, resolve_threads(self.threads, len(samples[0])),
         )  # fmt: skip
-
-    @property
-    def _frequency(self) -> FrequencyOrder:
-        if "_by_frequency" not in self.__dict__:
-            self._by_frequency = FrequencyOrder.of(self.label_counts_.counts)
-        return self._by_frequency
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         ids, scores, _, _ = self._votes(self._nearest(inputs, self.n_neighbors), k)
-        self._frequency.fill(ids, scores)
+        self.frequency_.fill(ids, scores)
         return ids, scores
 
     def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
         ids, scores, _, _ = self._votes(self._nearest(inputs, self.n_neighbors), k, label_filter)
-        self._frequency.fill(ids, scores, label_filter)
+        self.frequency_.fill(ids, scores, label_filter)
         return ids, scores
 
     def _evidence(self, inputs: Inputs, k: int) -> Evidence:
@@ -239,6 +233,7 @@ class KNN(FeatureModel):
     def _load(self, store: Store, state: Any) -> None:
         state = check_state(store, state)
         n_features, n = self._load_features(store, state), self.label_counts_.n_samples
+        self.frequency_ = FrequencyOrder.of(self.label_counts_.counts)
         self.sample_labels_ = store.array("sample_labels", np.int32, ndim=1, bounds=(0, max(1, self.n_labels)))
         self.label_indptr_ = store.array("label_indptr", np.int64, shape=(n + 1,))
         indptr = self.label_indptr_

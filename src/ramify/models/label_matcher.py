@@ -103,7 +103,7 @@ class LabelMatcher(Model):
         self.priors_ = np.bincount(data.Y.indices, entry_weights, minlength=n_labels) / weights.sum()
         self.names_: NameIndex | None = None
         self.trees_: BoostedTrees | None = None
-        self.__dict__.pop("_by_frequency", None)
+        self.frequency_ = FrequencyOrder.of(self.priors_)
         names, labels, flags = _names_of(data.labels, data.catalogue)
         if data.inputs.kind not in ("text", "fields") or not names:
             return
@@ -215,7 +215,7 @@ class LabelMatcher(Model):
         features = self._features(found)
         threads = resolve_threads(self.threads, len(inputs))
         scores = features[:, 0] if self.trees_ is None else self.trees_(features, threads)
-        scores = self._frequency.adjusted(scores, found.ids)
+        scores = self.frequency_.adjusted(scores, found.ids)
         columns = {"score": scores, **{name: features[:, i] for i, name in enumerate(COLUMNS)}}
         order = np.lexsort((found.ids, -scores, found.rows))
         sorted_columns = {name: values[order] for name, values in columns.items()}
@@ -233,20 +233,14 @@ class LabelMatcher(Model):
         ids[rows[keep], at[keep]], scores[rows[keep], at[keep]] = found[keep], values[keep]
         return ids, scores
 
-    @property
-    def _frequency(self) -> FrequencyOrder:
-        if "_by_frequency" not in self.__dict__:
-            self._by_frequency = FrequencyOrder.of(self.priors_)
-        return self._by_frequency
-
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         ids, scores = self._found(inputs, k, None)
-        self._frequency.fill(ids, scores)
+        self.frequency_.fill(ids, scores)
         return ids, scores
 
     def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
         ids, scores = self._found(inputs, k, label_filter.allowed)
-        self._frequency.fill(ids, scores, label_filter)
+        self.frequency_.fill(ids, scores, label_filter)
         return ids, scores
 
     def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
@@ -284,6 +278,7 @@ class LabelMatcher(Model):
         self.priors_ = store.array("priors", np.float64, shape=(n_labels,))
         if not np.isfinite(self.priors_).all():
             raise ModelFormatError(f"{store.path}: the priors are not finite")
+        self.frequency_ = FrequencyOrder.of(self.priors_)
         self.names_, self.trees_ = None, None
         if state.get("names") is None:
             return

@@ -122,7 +122,7 @@ class Hybrid(Model):
             sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
         )  # fmt: skip
         self.summary_ = out_of_fold.summary()
-        self.__dict__.pop("_by_frequency", None)
+        self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
         self.members_ = self._fit_members(members, data, np.arange(len(data.inputs)), data.Y, names)
         counts = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
         for model in self.members_:
@@ -148,7 +148,7 @@ class Hybrid(Model):
         """Probabilities (m,) of pairs; without trees, which need data, what the members agree on."""
         agreement = pairs.columns[OWN.index("agreement")]
         scores = agreement * np.float32(0.98) if self.trees_ is None else self.trees_(pairs.columns.T, threads)
-        return self._frequency.adjusted(scores, pairs.ids)
+        return self.frequency_.adjusted(scores, pairs.ids)
 
     def _found(self, inputs: Inputs, k: int, allowed: AnyArray | None) -> tuple[IntArray, FloatArray]:
         threads = resolve_threads(self.threads, len(inputs))
@@ -166,15 +166,9 @@ class Hybrid(Model):
             return parts[0]
         return np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts])
 
-    @property
-    def _frequency(self) -> FrequencyOrder:
-        if "_by_frequency" not in self.__dict__:
-            self._by_frequency = FrequencyOrder.of(self.label_counts_.counts)
-        return self._by_frequency
-
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         ids, scores = self._found(inputs, k, None)
-        self._frequency.fill(ids, scores)
+        self.frequency_.fill(ids, scores)
         return ids, scores
 
     def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
@@ -251,6 +245,7 @@ class Hybrid(Model):
         if not isinstance(summary, list) or not all(_are_facts(facts) for facts in summary):
             raise ModelFormatError(f"the manifest of {store.path} does not describe what the members brought")
         self.feature_names_, self.summary_ = names, summary
+        self.frequency_ = FrequencyOrder.of(self.label_counts_.counts)
         self.members_ = load_members(store, parts, self.n_labels, OWNER)
         own = self.input_kind_, self.n_features_in_
         if any((model.input_kind_, model.n_features_in_) != own for model in self.members_):
