@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 import time
 
@@ -36,19 +37,31 @@ def saved(found, path):
     return digest(path)
 
 
-@pytest.fixture
-def quiet_ray(monkeypatch):
+@pytest.fixture(scope="module")
+def quiet_ray():
     """Ray as on a machine of its own: it gives workers the lowest priority otherwise."""
-    monkeypatch.setenv("RAY_worker_niceness", "0")
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    yield
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        yield patch
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def elsewhere(quiet_ray, tmp_path_factory):
+    """Ray with two workers; returns their directory for temporary files."""
+    directory, short = tmp_path_factory.mktemp("elsewhere"), tempfile.gettempdir()
+    quiet_ray.setenv("TMPDIR", str(directory))
+    options = {"log_to_driver": False, "include_dashboard": False, "object_store_memory": 100 << 20}
+    ray.init(num_cpus=2, _temp_dir=f"{short}/ray", **options)  # a longer path is none for sockets
+    quiet_ray.delenv("TMPDIR")
+    yield directory
     ray.shutdown()
 
 
-def test_the_model_is_that_of_one_process_also_if_a_worker_is_killed(quiet_ray, tmp_path):
+def test_the_model_is_that_of_one_process_also_if_a_worker_is_killed(elsewhere, tmp_path):
     pattern, expected = train_one(tmp_path, 160)
-    ray.init(num_cpus=2, log_to_driver=False, include_dashboard=False, object_store_memory=100 << 20)
     kill_worker = threading.Thread(target=_kill_a_worker, args=(tmp_path / "work" / "log.jsonl",))
     kill_worker.start()
     found = model()
@@ -62,6 +75,18 @@ def test_the_model_is_that_of_one_process_also_if_a_worker_is_killed(quiet_ray, 
     ).ranking()
     texts = [text for path in sorted((tmp_path / "data").iterdir()) for text in ramify.read(path).texts]
     assert (ranked.ids == found.predict_topk(texts, 5).ids).all()
+
+
+def test_nodes_that_share_no_folder(elsewhere, tmp_path):
+    pattern, expected = train_one(tmp_path, 110)
+    found = model()
+    run = ramify.fit_files(found, pattern, work_dir=tmp_path / "work", shared=False, **OPTIONS)
+    assert saved(found, tmp_path / "model") == expected
+    assert run.counts["run"] == len(list((tmp_path / "work" / "shards").glob("*/*/manifest.json")))
+    assert list(elsewhere.glob("ramify-*/shards/*/*"))
+    (tmp_path / "data" / "part-9.jsonl").write_text('{"text": "a", "labels": "b"}\n')
+    with pytest.raises(ramify.DataError, match=r"^part-9\.jsonl:1: 'labels' must be a list"):
+        ramify.fit_files(model(), pattern, work_dir=tmp_path / "work", shared=False, **OPTIONS)
 
 
 def _kill_a_worker(log):

@@ -482,3 +482,31 @@ def test_a_save_ends_where_no_directory_can_be_made(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "mkdir", lambda self, *a, **o: fail(self) if self.name.startswith(".m.") else None)
     with pytest.raises(OSError, match="could not be saved"):
         model.save(tmp_path / "m")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint32, np.float32, np.int64])
+def test_an_array_in_parts_is_written_as_a_whole_one(tmp_path, dtype):
+    parts = [np.arange(n, dtype=dtype) for n in (3, 0, 1, 500)]
+    for name, durable in (("parts", False), ("whole", True)):
+        with StoreWriter(tmp_path / name, durable=durable) as writer:
+            if name == "parts":
+                writer.array_parts("a", parts)
+            else:
+                writer.array("a", np.concatenate(parts))
+            writer.manifest("x", {}, {})
+    for file in ("a.npy", MANIFEST):
+        assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    Store(tmp_path / "parts", verify=True)
+
+
+@pytest.mark.parametrize("labels", [["b", "ä", ""], [3, "x", (1, "y")]])
+def test_labels_that_were_opened_are_saved_as_they_were(tmp_path, labels):
+    vocabulary = LabelVocabulary(labels)
+    for name in ("first", "second"):
+        with StoreWriter(tmp_path / name) as writer:
+            writer.manifest("x", {}, {"labels": vocabulary.save(writer)})
+        store = Store(tmp_path / name)
+        vocabulary = LabelVocabulary.load(store, store.state["labels"])
+    assert list(vocabulary) == labels
+    for file in (tmp_path / "first").iterdir():
+        assert file.read_bytes() == (tmp_path / "second" / file.name).read_bytes()

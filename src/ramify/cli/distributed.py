@@ -43,7 +43,7 @@ def train_files(model: Model, args: argparse.Namespace, catalogue: LabelCatalogu
     if args.seeds > 1:
         raise ValueError("--seeds cannot be used with --engine")
     started = time.perf_counter()
-    run = fit_files(model, args.file, **_engine_options(args))
+    run = fit_files(model, args.file, shared=not args.no_shared_folder, **_engine_options(args))
     seconds = time.perf_counter() - started
     model.set_catalogue(catalogue)
     model.save(args.out)
@@ -61,6 +61,7 @@ def train_files(model: Model, args: argparse.Namespace, catalogue: LabelCatalogu
 
 def rank_files(args: argparse.Namespace, k: int, probabilities: bool) -> FilePredictions:
     """Rank the samples of the files of a command."""
+    _refuse(args, ("no_shared_folder",))
     return predict_files(args.model, args.file, k=k, probabilities=probabilities, **_engine_options(args))
 
 

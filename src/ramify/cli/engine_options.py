@@ -18,4 +18,5 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--workers", type=int, metavar="N", help="pool: processes at a time (default: one for each core)"
     )
+    group.add_argument("--no-shared-folder", action="store_true", help="ray: the nodes share no folder (training only)")
     group.add_argument("--address", metavar="HOST:PORT", help="ray: the cluster; auto: the one of this machine")

@@ -164,6 +164,7 @@ def make_engine(
     workers: int | None = None,
     threads: int | None = None,
     address: str | None = None,
+    shared: bool = True,
 ) -> Engine:
     """Return an engine by its name: process, pool or ray.
 
@@ -172,6 +173,7 @@ def make_engine(
     workers : pool: processes at a time; None: one for each core
     threads : threads of a task; None: process: all cores, pool: the cores of a process, ray: 1
     address : ray: address of the cluster; "auto": the one of this machine; None: a new one on this machine
+    shared : ray: whether the nodes share the work directory and the data files
     """
     if not isinstance(name, str):
         return name
@@ -182,5 +184,5 @@ def make_engine(
     if name == "ray":
         from ramify.distributed.ray_engine import RayEngine
 
-        return RayEngine(work_dir, address, threads)
+        return RayEngine(work_dir, address, threads, shared=shared)
     raise ValueError(f"engine must be process, pool or ray; got {name!r}")

@@ -33,6 +33,7 @@ def fit_files(
     workers: int | None = None,
     threads: int | None = None,
     address: str | None = None,
+    shared: bool = True,
     rows_per_block: int = 50_000,
     n_tasks: int = 64,
     **options: Any,
@@ -44,12 +45,13 @@ def fit_files(
     model : trained in place; its arrays are mapped from the work directory
     files : paths, or a pattern such as ``train-*.jsonl.xz``, in the order of their names; the samples of all files, one
         after the other, are the training data
-    work_dir : directory for everything that is made on the way; the same call resumes from there. On several machines a
-        folder that they share
+    work_dir : directory for everything that is made on the way; the same call resumes from there
     engine : "process" (this one), "pool" (processes of this machine) or "ray"
     workers : pool: processes at a time; None: one for each core
     threads : threads of a task
     address : ray: address of the cluster; "auto": the one of this machine; None: a new one on this machine
+    shared : ray: whether the nodes share the folders of the work directory and of the files; if not, shards travel
+        through the object store, and results are written to the work directory here
     rows_per_block : samples of which features are made, and negatives found, at a time
     n_tasks : number of tasks, about, that the labels are divided into; the model does not depend on it
     options : of `ramify.read`: format, fields, label_sep, label_field, encoding, skip_bad
@@ -59,7 +61,9 @@ def fit_files(
         raise ValueError(f"rows_per_block and n_tasks must be at least 1; got {rows_per_block} and {n_tasks}")
     directory = str(Path(work_dir).resolve())
     paths = find_files(files)
-    chosen = make_engine(engine, directory, workers=workers, threads=threads or model.threads, address=address)
+    chosen = make_engine(
+        engine, directory, workers=workers, threads=threads or model.threads, address=address, shared=shared
+    )
     try:
         run = Run(directory, chosen, model.verbose)
         joined = _Training(run, model, n_tasks).train(paths, options, rows_per_block)
@@ -219,7 +223,7 @@ class _Training:
         Z = self._run.run("representing labels", [
             Task(f"representing labels {a} to {b}", "tree_tasks:represent", {**represented, "begin": a, "end": b},
                  {"labels": data.Y, "X": data.X}, cost=b - a,
-                 memory=data.bytes_of(data.n * min(1, 4 * (b - a) // data.n_labels)))
+                 memory=data.bytes_of(min(data.n, 4 * data.n * (b - a) // data.n_labels)))
             for a, b in itertools.pairwise(bounds)
         ])  # fmt: skip
         if config.method != "kmeans":
