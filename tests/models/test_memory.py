@@ -126,7 +126,7 @@ model.clone().fit(X[:50], Y[:50, :200])  # what is loaded and allocated once
 estimate = model.estimate_memory(X, Y)
 # The stacks and arenas of threads count; and the BLAS of faiss crashes where a buffer is refused.
 if kind not in ("XRLinear", "LightDXML", "Astec"):
-    limit = status("VmData") + int(1.3 * estimate)
+    limit = status("VmData") + int(1.6 * estimate)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 before = status("VmRSS")
 model.fit(X, Y)
@@ -137,7 +137,7 @@ print(json.dumps([estimate, status("VmHWM") - before]))
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peaks of memory are read from /proc")
 @pytest.mark.parametrize("kind", ["XRLinear", *NEURAL])
 def test_the_peak_of_a_training_is_near_the_estimate(kind):
-    """Models train where the system allows little more than the estimate, without a `MemoryError`."""
+    """Models train where the system allows 1.6 times the estimate, without a `MemoryError`."""
     if kind in ("LightDXML", "Astec"):
         pytest.importorskip("faiss")
     environment = {**os.environ, "MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1"}
