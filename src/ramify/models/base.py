@@ -105,8 +105,7 @@ class Model(Estimator, Config):
         """Train the model on all rows, and calibrate it as `calibrate` does, without further data.
 
         A copy of the model is trained without a random `fraction` of the rows, at most `max_rows`, and calibrated on
-        these: training takes about twice as long, and no row is lost to it. `sample_weight` is that of `fit`: rows of
-        weight 0 are left out; the others count alike in the calibration.
+        these: training takes about twice as long, and no row is lost to it. All weights above 0 calibrate alike.
         """
         data, _ = self._check_training_data(X, y, label_catalogue).weighted(sample_weight)
         decisions = cross_fit_decisions(self, data, fraction, max_rows, rule)

@@ -16,7 +16,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.encoded import EncodedModel
 from ramify.models.features import load_features
-from ramify.models.memory import measure_sizes
+from ramify.models.memory import DataSizes, measure_sizes
 from ramify.nn.encoders.samples import Samples
 
 
@@ -46,6 +46,11 @@ class RankedModel(EncodedModel):
         given = self._given_features(inputs)
         own = 0 if given is None else measure_sizes(inputs, Y, given).features
         return super()._training_bytes(inputs, Y) + own
+
+    def _encoded_bytes(self, sizes: DataSizes) -> int:
+        """Add the classifiers of a first stage, and embeddings of all samples."""
+        kept = 4 * self._embedding_dim * (sizes.n_labels + 2 * sizes.n_samples)
+        return super()._encoded_bytes(sizes) + kept
 
     def _fit_samples(self, inputs: Inputs) -> Samples:
         samples, given = super()._fit_samples(inputs), self._given_features(inputs)

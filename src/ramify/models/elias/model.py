@@ -53,7 +53,6 @@ from ramify.models.elias.neighbors import TrainingTexts
 from ramify.models.elias.ranker import RankerTraining, SparseRanker
 from ramify.models.elias.report import history_table, is_listed, search_report
 from ramify.models.encoded import SplitSamples
-from ramify.models.memory import DataSizes
 from ramify.models.ranked import RankedModel
 from ramify.models.training_data import TrainingData
 from ramify.nn.checkpoint import CheckpointDirectory
@@ -157,12 +156,6 @@ class Elias(RankedModel):
             phi = self.members_[0].encoder.encode(samples, resolve_threads(self.threads))
             self.texts_ = TrainingTexts.of(data.inputs.data, data.Y, phi)
         checkpoints.clear()
-
-    def _encoded_bytes(self, sizes: DataSizes) -> int:
-        """Add the classifiers of stage 1 and embeddings of all samples; finished members keep their parameters."""
-        classifiers, phi = 4 * self._embedding_dim * sizes.n_labels, 4 * self._embedding_dim * sizes.n_samples
-        finished = (self.n_models - 1) * (classifiers + self._word_bytes(sizes))
-        return super()._encoded_bytes(sizes) + classifiers + 2 * phi + finished
 
     def _fit_member(
         self, split: SplitSamples, seed: int, name: str, checkpoints: CheckpointDirectory
