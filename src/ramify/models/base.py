@@ -299,12 +299,11 @@ class Model(Estimator, Config):
         model.input_kind_, model.n_features_in_ = kind, width
         counts = store.array("label_counts", np.int64, shape=(len(model.labels_),), bounds=(0, 1 << 62))
         model.label_counts_ = LabelCounts(int(n_samples or 0), counts)
-        calibration, rule = state.get("calibration"), state.get("rule")
+        calibration, rule, catalogue = (state.get(part) for part in ("calibration", "rule", "catalogue"))
         model._set_decisions(
             None if calibration is None else Calibration.load_from(store, calibration, "calibration_"),
             None if rule is None else load_rule(store, rule, "rule_", len(model.labels_)),
         )
-        catalogue = state.get("catalogue")
         model.catalogue_ = None if catalogue is None else LabelCatalogue.load_from(store, catalogue, "catalogue_")
         model._load(store, state.get("model"))
         return model
