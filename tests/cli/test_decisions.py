@@ -274,3 +274,21 @@ def test_an_estimate_and_further_seeds_leave_checkpoints_alone(files, run, tmp_p
         assert sorted(path.name for path in stop_in.iterdir() if path.name.startswith("tree")) == kept
         run(*command, *options)
         assert not [path for path in stop_in.iterdir() if path.name.startswith("tree")]
+
+
+@pytest.mark.parametrize("calibrate", [[], ["--calibrate", "auto"]])
+def test_names_are_evidence(calibrate, tmp_path, capsys):
+    """Models that read names get those of --labels, and can find labels that no sample has."""
+    rows = [{"text": text, "labels": [label]} for text, label in (("red fox", "l1"), ("an old hen", "l2")) * 12]
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "names.tsv").write_text("l1\tfox\nl2\then\nl3\tblue whale\n")
+    files = [str(tmp_path / "train.jsonl"), "--labels", str(tmp_path / "names.tsv"), "--out", str(tmp_path / "m")]
+    assert main(["train", "label-matcher", *files, "--set", "labels=catalogue", "--quiet", *calibrate]) == 0
+    model = ramify.load(tmp_path / "m")
+    assert model.predict_topk(["Blue whales."], 1).labels()[0][0][0] == "l3"
+    assert model.is_calibrated == bool(calibrate)
+    hybrid = ["--set", "n_trees=3", "--set", 'members=["knn", "label-matcher"]']
+    assert main(["train", "hybrid", *files, "--quiet", *hybrid, *calibrate]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path / "m")]) == 0
+    assert "What each member brought" in capsys.readouterr().out
