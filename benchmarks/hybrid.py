@@ -1,6 +1,7 @@
 """Hybrid beside its members: names of labels, nearest neighbors and linear classifiers, alone and together.
 
     python benchmarks/hybrid.py DIRECTORY [--train 20000] [--test 2000] [--open] [--ablation] [--drop-label 0]
+        [--glosses]
 
 DIRECTORY holds trn.jsonl and tst.jsonl (plain, .gz or .xz), lines with `text`, `labels` (line numbers of labels.txt)
 and optionally `lang`, labels.txt with the name of each label, and optionally dev.jsonl. Models see training rows only.
@@ -33,6 +34,16 @@ def sample(rows: list[Any], n: int | None) -> list[Any]:
     if n is None or n >= len(rows):
         return rows
     return [rows[i] for i in np.sort(np.random.default_rng(0).permutation(len(rows))[:n])]
+
+
+def read_names(path: Path, with_glosses: bool) -> dict[int, Any]:
+    """Names of the labels by line number; with glosses, lines are `name, synonym, …: description`."""
+    names: dict[int, Any] = dict(enumerate(path.read_text().splitlines()))
+    for label, line in names.items() if with_glosses else ():
+        head, _, description = line.partition(": ")
+        name, *synonyms = head.split(", ")
+        names[label] = {"name": name, "synonyms": synonyms, "description": description}
+    return names
 
 
 def metrics(ranking: ramify.Ranking, truth: list[set[Any]], unseen: set[Any], languages: list[Any]) -> list[str]:
@@ -79,10 +90,11 @@ def main() -> None:
     parser.add_argument("--drop-label", type=int, help="a label to leave out, such as one that every sample has")
     parser.add_argument("--open", action="store_true", help="predict labels without a training sample, too")
     parser.add_argument("--ablation", action="store_true", help="train also without each member")
+    parser.add_argument("--glosses", action="store_true", help="labels.txt has lines `name, synonym: description`")
     parser.add_argument("--save", type=Path, help="where to save the model")
     args = parser.parse_args()
     print_machine()
-    names = dict(enumerate((args.directory / "labels.txt").read_text().splitlines()))
+    names = read_names(args.directory / "labels.txt", args.glosses)
     names.pop(args.drop_label, None)
     train = sample(read(args.directory, "trn", None, args.drop_label), args.train)
     test = sample(read(args.directory, "tst", None, args.drop_label), args.test)
