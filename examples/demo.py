@@ -32,7 +32,7 @@ def main() -> None:
 
     names = {label: label.split(":")[-1].replace("_", " ").replace(".", " ") for row in train.labels() for label in row}
     start = time.perf_counter()
-    hybrid = ramify.Hybrid().fit(train.texts, train.labels(), label_catalogue=names)
+    hybrid = ramify.Hybrid(max_rows=2000).fit(train.texts, train.labels(), label_catalogue=names)
     seconds = time.perf_counter() - start
     print(f"Hybrid, which also sees the names of the labels and the nearest texts; trained in {seconds:.1f} s:")
     print(ramify.evaluate(hybrid.predict_topk(test.texts, k=100), test.labels(), train.labels()), end="\n\n")

@@ -9,7 +9,9 @@ using namespace ramify;
 
 namespace {
 
-std::uint32_t classify_names(std::uint32_t c) { return c | (c > ' ' ? UnicodeTable::word_flag : UnicodeTable::space_flag); }
+std::uint32_t classify_names(std::uint32_t c) {
+    return c | (c > ' ' ? UnicodeTable::word_flag : UnicodeTable::space_flag);
+}
 
 const auto names_unicode = std::make_shared<const UnicodeTable>(classify_names);
 
