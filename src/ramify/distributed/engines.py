@@ -18,7 +18,7 @@ from ramify.base.threads import resolve_threads
 from ramify.distributed.task import Outcome, run_task
 
 Call = dict[str, Any]
-"""What a worker needs to know of a task: `Task.call`."""
+"""What a worker needs to know of a task: `Task.call`, and whether it is the only one (`is_alone`)."""
 
 
 class Engine(Protocol):
@@ -85,6 +85,7 @@ class PoolEngine:
         n_cores = resolve_threads(None)
         self._workers = workers or max(1, n_cores // (threads or 1))
         self._threads = threads or max(1, n_cores // self._workers)
+        self._all_threads = max(n_cores, self._threads)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(
             [f"ramify.distributed.{name}_tasks" for name in ("data", "feature", "tree", "level")]
@@ -106,9 +107,8 @@ class PoolEngine:
     def submit(self, call: Call, memory: int) -> Any:
         """Start a process."""
         receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(
-            target=_in_process, args=(sender, self._work_dir, call, self._threads), daemon=True
-        )
+        threads = self._all_threads if call["is_alone"] else self._threads
+        process = self._context.Process(target=_in_process, args=(sender, self._work_dir, call, threads), daemon=True)
         with _without_main():
             process.start()
         sender.close()

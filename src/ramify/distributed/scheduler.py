@@ -72,10 +72,11 @@ class Run:
         lost: Counter[str] = Counter()
         running: dict[Any, Task] = {}
         n_done, n_tasks = 0, len(waiting)
+        is_alone = n_tasks == 1  # nothing else has work: it may take a whole machine
         while waiting or running:
             while waiting and self._has_room(waiting[0], running):
                 task = waiting.pop(0)
-                running[self._engine.submit(task.call(), task.memory)] = task
+                running[self._engine.submit({**task.call(), "is_alone": is_alone}, task.memory)] = task
             for handle, outcome in self._engine.wait(list(running)):
                 task = running.pop(handle)
                 if not outcome.error and not shard_path(self.work_dir, task.key).exists():
