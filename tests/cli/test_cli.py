@@ -378,7 +378,7 @@ def test_train_warns_about_unused_weights(tmp_path, capsys):
 ])  # fmt: skip
 def test_missing_extras_and_failed_imports(tmp_path, train_file, monkeypatch, capsys, error, shown):
     namespace = {}
-    exec(f"def fit(self, X, y): {error}", namespace)
+    exec(f"def fit(self, X, y, **options): {error}", namespace)
     monkeypatch.setattr(ramify.Popular, "fit", namespace["fit"])
     assert main(["train", "popular", str(train_file), "--out", str(tmp_path / "m")]) == 1
     assert capsys.readouterr().err.startswith(shown)

@@ -9,6 +9,7 @@ import pytest
 
 import ramify
 from ramify.io.inputs import check_inputs
+from ramify.models import xrlinear
 from ramify.models.hybrid.pairs import ABSENT, OWN, feature_names, make_pairs
 from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
 from ramify.rank.evidence import Evidence
@@ -177,3 +178,35 @@ def test_damaged_directories_are_refused(tmp_path):
         (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(ramify.ModelFormatError):
             ramify.load(tmp_path / "m")
+
+
+def test_an_interrupted_training_resumes_from_the_checkpoints_of_the_members(data, tmp_path, monkeypatch):
+    (texts, labels), (queries, _) = data
+    model = ramify.Hybrid([ramify.XRLinear(), ramify.KNN()], n_trees=3, n_folds=1, max_rows=200, verbose=0)
+    calls, train = [], xrlinear.fit_ovr
+
+    def counted(*args, **options):
+        calls.append(None)
+        return train(*args, **options)
+
+    monkeypatch.setattr(xrlinear, "fit_ovr", counted)
+    expected = model.fit(texts[:400], labels[:400]).predict_topk(queries[:20], 5)
+    last = len(calls)
+
+    def interrupted(*args, **options):
+        counted(*args, **options)
+        if len(calls) == 2 * last:  # the last level of the second training, on all rows
+            raise KeyboardInterrupt
+        return train(*args, **options)
+
+    monkeypatch.setattr(xrlinear, "fit_ovr", interrupted)
+    resumable = model.clone().set_params(
+        members=[ramify.XRLinear(checkpoint_dir=str(tmp_path / "checkpoints")), ramify.KNN()]
+    )
+    with pytest.raises(KeyboardInterrupt):
+        resumable.fit(texts[:400], labels[:400])
+    assert list((tmp_path / "checkpoints" / "all").iterdir())
+    monkeypatch.setattr(xrlinear, "fit_ovr", train)
+    found = resumable.fit(texts[:400], labels[:400])
+    assert found.members_[0].checkpoint_dir == str(tmp_path / "checkpoints")
+    assert np.array_equal(found.predict_topk(queries[:20], 5).scores, expected.scores)

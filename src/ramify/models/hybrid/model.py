@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -105,7 +106,7 @@ class Hybrid(Model):
             Y = data.Y[rows]
             if is_open:
                 Y = hide_labels(Y, self.hidden, self.seed + i)
-            models = self._fit_members(members, data, rows, Y, names)
+            models = self._fit_members(members, data, rows, Y, names, f"fold-{i + 1}")
             counts = np.bincount(Y.indices, minlength=Y.shape[1])
             weights = None if data.sample_weight is None else data.sample_weight[held]
             held_inputs = take_rows(data.inputs, held)
@@ -123,7 +124,7 @@ class Hybrid(Model):
         )  # fmt: skip
         self.summary_ = out_of_fold.summary()
         self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
-        self.members_ = self._fit_members(members, data, np.arange(len(data.inputs)), data.Y, names)
+        self.members_ = self._fit_members(members, data, np.arange(len(data.inputs)), data.Y, names, "all")
         counts = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
         for model in self.members_:
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
@@ -132,11 +133,25 @@ class Hybrid(Model):
 
     @staticmethod
     def _fit_members(
-        members: Sequence[Model], data: TrainingData, rows: LongArray, Y: Csr, names: LabelCatalogue | None
+        members: Sequence[Model],
+        data: TrainingData,
+        rows: LongArray,
+        Y: Csr,
+        names: LabelCatalogue | None,
+        training: str,
     ) -> list[Model]:
+        """Train the members on some rows; each training has a directory of its own for checkpoints."""
         weights = None if data.sample_weight is None else data.sample_weight[rows]
         inputs = take_rows(data.inputs, rows).data
-        return [model.clone().fit(inputs, Y, sample_weight=weights, label_catalogue=names) for model in members]
+        models = []
+        for member in members:
+            model = member.clone()
+            directory = getattr(model, "checkpoint_dir", None)
+            if directory is not None:
+                model.set_params(checkpoint_dir=str(Path(directory) / training))
+            model.fit(inputs, Y, sample_weight=weights, label_catalogue=names)
+            models.append(model if directory is None else model.set_params(checkpoint_dir=directory))
+        return models
 
     # ---- prediction ----
 
