@@ -32,8 +32,8 @@ PACKAGES = ("numpy", "scipy", "sklearn")
 # the documented library.
 _EXCLUDED = {"antigravity", "this", "idlelib", "lib2to3", "test", "turtle", "turtledemo", "ensurepip", "pydoc_data",
              "__main__", "tkinter", "msilib", "distutils", "crypt", "pdb"}  # fmt: skip
-# Functions that other libraries, such as torch, replace on import.
-_PATCHED = {"inspect.getfile"}
+# Functions that other libraries replace on import: torch and Ray.
+_PATCHED = {"inspect.getfile", "inspect.isgenerator"}
 _PRIVATE_PART = re.compile(
     r"(^|\.)(_|tests?(\.|$)|conftest|setup$|f2py|externals|testing|distutils|compat|estimator_checks)"
 )
