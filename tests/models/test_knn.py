@@ -95,3 +95,11 @@ def test_damaged_directories_are_refused(tmp_path):
         (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(ramify.ModelFormatError):
             ramify.load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("n_neighbors", [2**31 - 1, 2**31, 2**32 + 1, 2**62, 2**63 - 1])
+def test_more_neighbors_than_samples_are_all_of_them(n_neighbors):
+    texts, labels = ["red fox", "grey hen", "red hen"], [["fox"], ["hen"], ["hen"]]
+    expected = ramify.KNN(n_neighbors=3, verbose=0).fit(texts, labels).predict_topk(["a red hen"], 2)
+    found = ramify.KNN(n_neighbors=n_neighbors, verbose=0).fit(texts, labels).predict_topk(["a red hen"], 2)
+    assert np.array_equal(found.scores, expected.scores)

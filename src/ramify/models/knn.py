@@ -149,6 +149,10 @@ class KNN(FeatureModel):
         """Rows and cosine similarities (n, k) of the nearest training samples, padded with -1 and -inf."""
         return self._nearest(self._check_predict_inputs(X), self.n_neighbors if k is None else k)
 
+    def _neighbors(self, inputs: Inputs) -> tuple[IntArray, FloatArray]:
+        """Return the samples that vote; there are no more than training samples, whatever `n_neighbors` is."""
+        return self._nearest(inputs, min(self.n_neighbors, len(self.label_indptr_) - 1))
+
     def _nearest(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         threads = resolve_threads(self.threads, len(inputs))
         features = self._transform_features(inputs)
@@ -176,17 +180,17 @@ class KNN(FeatureModel):
         )  # fmt: skip
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
-        ids, scores, _, _ = self._votes(self._nearest(inputs, self.n_neighbors), k)
+        ids, scores, _, _ = self._votes(self._neighbors(inputs), k)
         self.frequency_.fill(ids, scores)
         return ids, scores
 
     def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
-        ids, scores, _, _ = self._votes(self._nearest(inputs, self.n_neighbors), k, label_filter)
+        ids, scores, _, _ = self._votes(self._neighbors(inputs), k, label_filter)
         self.frequency_.fill(ids, scores, label_filter)
         return ids, scores
 
     def _evidence(self, inputs: Inputs, k: int) -> Evidence:
-        samples = self._nearest(inputs, self.n_neighbors)
+        samples = self._neighbors(inputs)
         ids, votes, counts, nearest = self._votes(samples, min(k, self.n_labels))
         similarities = np.where(samples[0] >= 0, samples[1], np.float32(0))
         of_rows = {"nearest": similarities[:, 0], "mean": similarities.mean(axis=1)}
@@ -195,7 +199,7 @@ class KNN(FeatureModel):
     # ---- explanations ----
 
     def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
-        samples = self._nearest(inputs, self.n_neighbors)
+        samples = self._neighbors(inputs)
         only = LabelFilter(np.arange(self.n_labels) == label_id)
         _, _, counts, nearest = self._votes(samples, 1, only)
         return {
