@@ -117,3 +117,11 @@ def test_component_type_is_inferred_from_its_parameters():
         ramify.Elias().set_params(encoder__frozen=True)
     with pytest.raises(ValueError, match="no parameter 'wdth'"):
         ramify.Elias().set_params(encoder__wdth=7)
+
+
+@pytest.mark.parametrize("values", ["", "seed", [], None, 7])
+def test_parameters_of_a_file_are_names_with_values(values):
+    with pytest.raises(ValueError, match="names with values"):
+        ramify.XRLinear.from_dict(values)
+    with pytest.raises(ValueError, match="names with values"):
+        ramify.Hybrid.from_dict({"members": [{"kind": "knn", "params": values}]})

@@ -188,6 +188,8 @@ class Config:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Build an object from the result of `to_dict`. An unknown name is an error."""
+        if not isinstance(values, dict):
+            raise ValueError(f"the parameters of {cls.__name__} are names with values; got {values!r}")
         hints = _hints(cls)
         for name in values:
             cls._require(name)
