@@ -36,7 +36,7 @@ def corpus():
 
 
 class Alone(Ranks):
-    """One rank of several, in one process: sums and concatenations are recorded for the test to carry out."""
+    """One rank of several, in one process: sums and concatenations are left to the test."""
 
     def sum(self, array):
         return array
@@ -109,7 +109,7 @@ def test_losses_are_those_of_one_process(size, corpus, tiny, tmp_path):
     assert len(expected["elias"]["history"]) == 4
 
 
-def test_the_shell_saves_one_model_and_resumes_on_another_number_of_ranks(corpus, tmp_path):
+def test_the_shell_saves_one_model(corpus, tmp_path):
     texts, labels = corpus
     lines = [json.dumps({"text": text, "labels": row}) for text, row in zip(texts, labels, strict=True)]
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
