@@ -172,6 +172,8 @@ private:
 };
 
 void bind_text(nb::module_& m);
+void bind_names(nb::module_& m);
+void bind_xmc_text(nb::module_& m);
 void bind_matrix(nb::module_& m);
 void bind_linear(nb::module_& m);
 void bind_neural(nb::module_& m);

@@ -53,6 +53,8 @@ NB_MODULE(_core, m) {
     m.def("isa", [] { return std::string(isa_name()); });
     m.def("parallel_probe", parallel_probe, nb::arg("numbers"), nb::arg("busy_seconds"), nb::arg("threads"));
     bind_text(m);
+    bind_names(m);
+    bind_xmc_text(m);
     bind_matrix(m);
     bind_linear(m);
     bind_neural(m);
