@@ -26,8 +26,10 @@ def trained(settings: dict) -> dict:
 
 
 def history(model: ramify.Model) -> list:
-    """Loss and validation nDCG@5 after each epoch."""
-    return [list(entry) for member in getattr(model, "members_", []) for entry in member.history]
+    """Loss and validation nDCG@5 after each epoch of ELIAS; P@1 and PSP@1 of others, which keep no losses."""
+    if isinstance(model, ramify.Elias):
+        return [list(entry) for member in model.members_ for entry in member.history]
+    return [list(entry) for rows in model.curves().values() for entry in rows]
 
 
 if __name__ == "__main__":

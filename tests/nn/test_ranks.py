@@ -16,6 +16,7 @@ import ramify
 from ramify import native
 from ramify.nn.optim import Adam, RowTable, ShardedTable
 from ramify.nn.ranks import Ranks
+from ramify.nn.trainer import _TrainingState
 
 pytest.importorskip("torch")
 SCRIPT = Path(train_with_ranks.__file__)
@@ -106,7 +107,39 @@ def test_losses_are_those_of_one_process(size, corpus, tiny, tmp_path):
         assert np.array_equal(*best), name
         if name != "lightdxml":  # whose calibration chooses from a grid, which rounding may decide
             assert np.allclose(found[0][name]["scores"], expected[name]["scores"], atol=2e-3), name
+        assert expected[name]["history"], name
     assert len(expected["elias"]["history"]) == 4
+
+
+def test_ranks_resume_what_one_process_began(corpus, tmp_path, monkeypatch):
+    texts, labels = corpus
+    params = {"stage1.epochs": 2, "stage2.epochs": 2, "n_clusters": 4, "checkpoint_dir": str(tmp_path / "checkpoints")}
+    settings = {"texts": texts, "labels": labels, "models": {"elias": ("Elias", params)}}
+    record, save, n_saved = _TrainingState.record, _TrainingState.save, []
+
+    def marked(self, learner, loss, score):
+        record(self, learner, loss + 1000, score)
+
+    def interrupted(self, *arguments):
+        save(self, *arguments)
+        n_saved.append(None)
+        if len(n_saved) == 3:  # the first epoch of stage 2
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_TrainingState, "record", marked)
+        patch.setattr(_TrainingState, "save", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train_with_ranks.trained(settings)
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    run = torchrun(2, SCRIPT, tmp_path / "settings.json", tmp_path / "out")
+    assert run.returncode == 0, run.stderr
+    found = json.loads((tmp_path / "out.0").read_text())["elias"]
+    settings["models"]["elias"][1].pop("checkpoint_dir")
+    expected = train_with_ranks.trained(settings)["elias"]
+    losses, others = (np.array(result["history"])[:, 0] for result in (found, expected))
+    assert np.allclose(losses - [1000, 1000, 1000, 0], others, atol=1e-3)  # the marks show what was not trained again
+    assert np.allclose(found["scores"], expected["scores"], atol=2e-3)
 
 
 def test_the_shell_saves_one_model(corpus, tmp_path):

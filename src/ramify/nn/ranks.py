@@ -13,6 +13,7 @@ losses agree with it to rounding.
 
 from __future__ import annotations
 
+import atexit
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -101,6 +102,16 @@ def current_ranks() -> Ranks:
 
     if not distributed.is_initialized():
         distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        # A process that ends with the group's threads still running is aborted by C++.
+        atexit.register(_leave)
         n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         os.environ.setdefault("RAMIFY_THREADS", str(max(1, n_cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))))
     return Ranks(distributed.get_rank(), distributed.get_world_size())
+
+
+def _leave() -> None:
+    """Leave the process group, unless the program already did."""
+    from torch import distributed
+
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
