@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from scipy import sparse
+from stores import change_array
 
 import ramify
 from ramify.models import knn
@@ -88,11 +87,7 @@ def test_damaged_directories_are_refused(tmp_path):
     }  # fmt: skip
     for name, change in changes.items():
         model.save(tmp_path / "m")
-        file = tmp_path / "m" / f"{name}.npy"
-        np.save(file, change(np.load(file)))
-        manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
-        manifest["files"][file.name]["size"] = file.stat().st_size
-        (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
+        change_array(tmp_path / "m", name, change)
         with pytest.raises(ramify.ModelFormatError):
             ramify.load(tmp_path / "m")
 
