@@ -153,6 +153,15 @@ def padded_rows(matrix: Csr) -> tuple[IntArray, FloatArray]:
     return ids, values
 
 
+def keep_entries(matrix: Csr, kept: BoolArray) -> Csr:
+    """Matrix with some of its stored entries, kept (nnz,); the matrix itself if these are all."""
+    if kept.all():
+        return matrix
+    before = np.concatenate([[0], np.cumsum(kept)])
+    indptr = before[matrix.indptr].astype(matrix.indptr.dtype)
+    return csr_from_parts(matrix.data[kept], matrix.indices[kept], indptr, matrix.shape)
+
+
 def normalize_rows(matrix: Any) -> Any:
     """Scale rows to unit L2 norm; zero rows stay zero. Works on CSR and on dense arrays, and returns the same kind."""
     if isinstance(matrix, np.ndarray):

@@ -20,7 +20,7 @@ import numpy as np
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.sparse import csr_from_parts
+from ramify.base.sparse import keep_entries
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, ByteArray, Csr, FloatArray, IntArray
 from ramify.features.concat import Concat
@@ -146,11 +146,15 @@ class KNN(FeatureModel):
     # ---- prediction ----
 
     def nearest(self, X: Any, k: int | None = None) -> tuple[IntArray, FloatArray]:
-        """Rows and cosine similarities (n, k) of the nearest training samples, padded with -1 and -inf."""
-        return self._nearest(self._check_predict_inputs(X), self.n_neighbors if k is None else k)
+        """Rows and cosine similarities (n, k) of the nearest training samples, padded with -1 and -inf.
+
+        Without k these are the samples that vote: `n_neighbors`, or all if there are fewer.
+        """
+        inputs = self._check_predict_inputs(X)
+        return self._neighbors(inputs) if k is None else self._nearest(inputs, k)
 
     def _neighbors(self, inputs: Inputs) -> tuple[IntArray, FloatArray]:
-        """Return the samples that vote; there are no more than training samples, whatever `n_neighbors` is."""
+        """Return the samples that vote."""
         return self._nearest(inputs, min(self.n_neighbors, len(self.label_indptr_) - 1))
 
     def _nearest(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
@@ -266,12 +270,7 @@ class KNN(FeatureModel):
 
 def _without(X: Csr, kept: ByteArray) -> Csr:
     """Rows X (n × d) without the entries of columns that are not kept (d,)."""
-    mask = kept[X.indices] != 0
-    if mask.all():
-        return X
-    before = np.concatenate([[0], np.cumsum(mask)])
-    indptr = before[X.indptr].astype(X.indptr.dtype)
-    return csr_from_parts(X.data[mask], X.indices[mask], indptr, X.shape)
+    return keep_entries(X, kept[X.indices] != 0)
 
 
 def _merged(indexes: list[Postings]) -> list[Postings]:

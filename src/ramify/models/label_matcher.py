@@ -133,7 +133,7 @@ class LabelMatcher(Model):
         )  # fmt: skip
 
     def _set_entries(self, ids: IntArray, labels: IntArray, flags: AnyArray, names: list[str]) -> None:
-        """Group the labels of each distinct name; flags (m, 2) say whether it is qualified, and a synonym."""
+        """Group the labels of each name, given without qualifiers; flags (m, 2): was it qualified, is it a synonym."""
         assert self.names_ is not None
         keep = ids >= 0
         order = np.lexsort((flags[:, 1], flags[:, 0], labels, ids))
@@ -144,8 +144,8 @@ class LabelMatcher(Model):
         order = order[first]
         self.entry_indptr_ = indptr_from_counts(np.bincount(ids[order], minlength=self.names_.n_names))
         self.entry_labels_ = labels[order]
-        lengths = np.array([len(without_qualifiers(names[i])) for i in order])
-        words = np.array([len(without_qualifiers(names[i]).split()) for i in order])
+        lengths = np.array([len(names[i]) for i in order])
+        words = np.array([len(names[i].split()) for i in order])
         self.entry_facts_ = np.column_stack([flags[order], lengths, words]).astype(np.float32)
 
     def _texts(self, inputs: Inputs) -> list[str]:

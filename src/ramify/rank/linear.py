@@ -154,15 +154,9 @@ def fit_ovr(
     """
     config = config or LinearConfig()
     mixed = Mixed.of(X)
-    n = len(mixed)
     n_labels = Y.shape[1]
     indptr = np.array([0, n_labels], np.int64) if clusters is None else np.ascontiguousarray(clusters, np.int64)
-    if Y.shape[0] != n:
-        raise DataError(f"X has {n} rows, Y has {Y.shape[0]}")
-    if indptr[0] != 0 or indptr[-1] != n_labels or np.any(np.diff(indptr) < 0):
-        raise DataError(f"clusters must be pointers that ascend from 0 to the number of labels, {n_labels}")
-    if M is not None and M.shape != (n, len(indptr) - 1):
-        raise DataError(f"M must be {n} samples × {len(indptr) - 1} clusters; it is {M.shape[0]} × {M.shape[1]}")
+    _check_shapes(len(mixed), Y, M, indptr)
     if sample_weight is not None:
         M, relevance = _weighted(Y, M, relevance, sample_weight, len(indptr) - 1)
     negatives = None if M is None else _without_zeros(as_csr(M, "M"))
@@ -198,6 +192,17 @@ def fit_ovr(
     if config.tail_threshold is None:
         return W
     return drop_small_weights(W, mixed.sparse.shape[1], config.thresholds(n_samples))
+
+
+def _check_shapes(n: int, Y: Csr, M: Csr | None, clusters: LongArray) -> None:
+    """Check that positives Y and negatives M fit n samples and the children pointers of the clusters."""
+    n_labels, n_clusters = Y.shape[1], len(clusters) - 1
+    if Y.shape[0] != n:
+        raise DataError(f"X has {n} rows, Y has {Y.shape[0]}")
+    if clusters[0] != 0 or clusters[-1] != n_labels or np.any(np.diff(clusters) < 0):
+        raise DataError(f"clusters must be pointers that ascend from 0 to the number of labels, {n_labels}")
+    if M is not None and M.shape != (n, n_clusters):
+        raise DataError(f"M must be {n} samples × {n_clusters} clusters; it is {M.shape[0]} × {M.shape[1]}")
 
 
 def _weighted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -18,139 +18,152 @@ _MANY = 100
 _HANGUP = getattr(select, "POLLRDHUP", 0)  # Linux only
 
 
-def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpToolsProtocol]:
-    """Return a protocol of uvicorn that closes connections whose headers do not arrive within some seconds.
+class HttpProtocol(HttpToolsProtocol):
+    """A protocol of uvicorn that closes connections whose headers do not arrive within some seconds.
 
     The time of bodies is limited where they are read (`bodies.read_body`), that of idle connections by uvicorn. A
     client that leaves takes its texts out of the queue. Requests that arrive in one piece take the shortcut, if there
     is one for their path; what uvicorn would do for them it does when it is asked later.
+
+    uvicorn makes an object for each connection; what all of them share is set by `http_protocol`.
     """
 
-    class HttpProtocol(HttpToolsProtocol):
-        _timer: asyncio.TimerHandle | None = None
-        _in_headers = True
-        _is_parsing = False
-        _unstarted: tuple[RequestResponseCycle, Any] | None = None
-        _idle_since: float | None = None
-        _idle_timer: asyncio.TimerHandle | None = None
+    seconds: ClassVar[float]
+    shortcut: ClassVar[Shortcut]
 
-        # ---- requests in time ----
+    _timer: asyncio.TimerHandle | None = None
+    _in_headers = True
+    _is_parsing = False
+    _unstarted: tuple[RequestResponseCycle, Any] | None = None
+    _idle_since: float | None = None
+    _idle_timer: asyncio.TimerHandle | None = None
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._timer = self.loop.call_later(seconds, self._refuse)
+    # ---- requests in time ----
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._stop_timer()
-            if self._idle_timer is not None:
-                self._idle_timer.cancel()
-            if self.cycle is not None and not self.cycle.response_complete:
-                give_up(self.cycle.scope)
-            super().connection_lost(exc)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the headers of the first request."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(self.seconds, self._refuse)
 
-        def data_received(self, data: bytes) -> None:
-            is_crowded = shortcut.is_crowded or len(self.connections) > _MANY
-            if is_crowded and _has_left(self.transport):
-                self.transport.abort()
-                return
-            self._idle_since, self._is_parsing = None, True
-            super().data_received(data)
-            self._is_parsing = False
-            if self._unstarted is not None:  # the rest of the request is yet to come
-                self._start_application()
-            # Most requests arrive whole, and need no timer.
-            if self._in_headers and self._timer is None and not self.transport.is_closing():
-                self._timer = self.loop.call_later(seconds, self._refuse)
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop what the client waited for."""
+        self._stop_timer()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self.cycle is not None and not self.cycle.response_complete:
+            give_up(self.cycle.scope)
+        super().connection_lost(exc)
 
-        def on_message_begin(self) -> None:
-            self._in_headers = True
-            super().on_message_begin()
+    def data_received(self, data: bytes) -> None:
+        """Read requests, or begin to wait for the rest of one."""
+        is_crowded = self.shortcut.is_crowded or len(self.connections) > _MANY
+        if is_crowded and _has_left(self.transport):
+            self.transport.abort()
+            return
+        self._idle_since, self._is_parsing = None, True
+        super().data_received(data)
+        self._is_parsing = False
+        if self._unstarted is not None:  # the rest of the request is yet to come
+            self._start_application()
+        # Most requests arrive whole, and need no timer.
+        if self._in_headers and self._timer is None and not self.transport.is_closing():
+            self._timer = self.loop.call_later(self.seconds, self._refuse)
 
-        def on_headers_complete(self) -> None:
-            self._in_headers = False
-            self._stop_timer()
-            super().on_headers_complete()
+    def on_message_begin(self) -> None:
+        """Note that headers follow."""
+        self._in_headers = True
+        super().on_message_begin()
 
-        def _stop_timer(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+    def on_headers_complete(self) -> None:
+        """Note that the headers have arrived in time."""
+        self._in_headers = False
+        self._stop_timer()
+        super().on_headers_complete()
 
-        def _refuse(self) -> None:
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
             self._timer = None
-            if self.transport.is_closing():
-                return
-            problem = Problem(408, f"the request was not sent within {seconds:g} seconds", {"connection": "close"})
-            lines: list[Any] = [b"HTTP/1.1 408 Request Timeout"]
-            lines += [name + b": " + value for name, value in problem.raw_headers()]
-            self.transport.write(b"\r\n".join([*lines, b"", problem.body()]))
-            self.transport.close()
 
-        # ---- idle connections ----
+    def _refuse(self) -> None:
+        self._timer = None
+        if self.transport.is_closing():
+            return
+        problem = Problem(408, f"the request was not sent within {self.seconds:g} seconds", {"connection": "close"})
+        lines: list[Any] = [b"HTTP/1.1 408 Request Timeout"]
+        lines += [name + b": " + value for name, value in problem.raw_headers()]
+        self.transport.write(b"\r\n".join([*lines, b"", problem.body()]))
+        self.transport.close()
 
-        def on_response_complete(self) -> None:
-            """Begin to wait for the next request, with one timer for a connection; uvicorn makes one an answer."""
-            if self.pipeline or self.transport.is_closing():
-                super().on_response_complete()
-                return
-            self.server_state.total_requests += 1
-            self.flow.resume_reading()
-            self._idle_since = self.loop.time()
-            if self._idle_timer is None:
-                self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
+    # ---- idle connections ----
 
-        def _close_if_idle(self) -> None:
-            self._idle_timer = None
-            if self._idle_since is None:
-                return  # the next answer makes another timer
-            left = self._idle_since + self.timeout_keep_alive - self.loop.time()
-            if left > 0.001:
-                self._idle_timer = self.loop.call_later(left, self._close_if_idle)
-            else:
-                self.timeout_keep_alive_handler()
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request, with one timer for a connection; uvicorn makes one an answer."""
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
+        self.server_state.total_requests += 1
+        self.flow.resume_reading()
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
 
-        # ---- the shortcut ----
+    def _close_if_idle(self) -> None:
+        self._idle_timer = None
+        if self._idle_since is None:
+            return  # the next answer makes another timer
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0.001:
+            self._idle_timer = self.loop.call_later(left, self._close_if_idle)
+        else:
+            self.timeout_keep_alive_handler()
 
-        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-            # A client that does not read its answers is left to uvicorn, which waits for it.
-            if self._is_parsing and not self.flow.write_paused and shortcut.is_for(cast(Scope, cycle.scope)):
-                self._unstarted = cycle, app
-            else:
-                super()._start_asgi_task(cycle, app)
+    # ---- the shortcut ----
 
-        def on_message_complete(self) -> None:
-            super().on_message_complete()
-            if self._unstarted is None:
-                return
-            cycle = self._unstarted[0]
-
-            def respond(head: bytes, body: bytes, keeps: bool) -> None:
-                self._respond(cycle, head, body, keeps)
-
-            if shortcut.answer(cast(Scope, cycle.scope), bytes(cycle.body), respond):
-                self._unstarted = None
-            else:
-                self._start_application()
-
-        def _start_application(self) -> None:
-            assert self._unstarted is not None
-            cycle, app = self._unstarted
-            self._unstarted = None
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        # A client that does not read its answers is left to uvicorn, which waits for it.
+        if self._is_parsing and not self.flow.write_paused and self.shortcut.is_for(cast(Scope, cycle.scope)):
+            self._unstarted = cycle, app
+        else:
             super()._start_asgi_task(cycle, app)
 
-        def _respond(self, cycle: RequestResponseCycle, head: bytes, body: bytes, keeps: bool) -> None:
-            if cycle.disconnected or self.transport.is_closing():
-                return
-            cycle.keep_alive &= keeps
-            defaults = b"".join([name + b": " + value + b"\r\n" for name, value in cycle.default_headers])
-            end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
-            self.transport.write(b"".join([head, defaults, end, body]))
-            cycle.response_started = cycle.response_complete = True
-            if not cycle.keep_alive:
-                self.transport.close()
-            self.on_response_complete()
+    def on_message_complete(self) -> None:
+        """Answer a request that has arrived whole by the shortcut, if it can."""
+        super().on_message_complete()
+        if self._unstarted is None:
+            return
+        cycle = self._unstarted[0]
 
-    return HttpProtocol
+        def respond(head: bytes, body: bytes, keeps: bool) -> None:
+            self._respond(cycle, head, body, keeps)
+
+        if self.shortcut.answer(cast(Scope, cycle.scope), bytes(cycle.body), respond):
+            self._unstarted = None
+        else:
+            self._start_application()
+
+    def _start_application(self) -> None:
+        assert self._unstarted is not None
+        cycle, app = self._unstarted
+        self._unstarted = None
+        super()._start_asgi_task(cycle, app)
+
+    def _respond(self, cycle: RequestResponseCycle, head: bytes, body: bytes, keeps: bool) -> None:
+        if cycle.disconnected or self.transport.is_closing():
+            return
+        cycle.keep_alive &= keeps
+        defaults = b"".join([name + b": " + value + b"\r\n" for name, value in cycle.default_headers])
+        end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
+        self.transport.write(b"".join([head, defaults, end, body]))
+        cycle.response_started = cycle.response_complete = True
+        if not cycle.keep_alive:
+            self.transport.close()
+        self.on_response_complete()
+
+
+def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpProtocol]:
+    """Return the protocol with its settings."""
+    return type("HttpProtocol", (HttpProtocol,), {"seconds": seconds, "shortcut": shortcut})
 
 
 def _has_left(transport: asyncio.Transport) -> bool:

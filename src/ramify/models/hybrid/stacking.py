@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ramify.base.sparse import csr_from_parts, is_stored
+from ramify.base.sparse import is_stored, keep_entries
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.metrics.ranking import ndcg_by_row
 from ramify.models.hybrid.pairs import Pairs
@@ -41,11 +41,8 @@ def fold_rows(Y: Csr, n_folds: int | None, max_rows: int, seed: int) -> list[tup
 def hide_labels(Y: Csr, fraction: float, seed: int) -> Csr:
     """Y (n × L) without the entries of a random fraction of its labels."""
     hidden = np.random.default_rng(seed).random(Y.shape[1]) < fraction
-    keep = ~hidden[Y.indices]
-    if not keep.any():
-        return Y
-    before = np.concatenate([[0], np.cumsum(keep)])
-    return csr_from_parts(Y.data[keep], Y.indices[keep], before[Y.indptr].astype(Y.indptr.dtype), Y.shape)
+    shown = ~hidden[Y.indices]
+    return keep_entries(Y, shown) if shown.any() else Y
 
 
 class OutOfFold:
