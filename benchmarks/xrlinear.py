@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 import statistics
 from pathlib import Path
 
@@ -23,6 +24,7 @@ LOAD = """
 import json, os, resource, sys, time
 import numpy as np, scipy.sparse as sp
 base = sys.argv[1]
+THREADS = int(os.environ["OMP_NUM_THREADS"])
 def matrix(name): return sp.csr_matrix(sp.load_npz(f"{base}/{name}.npz"))
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 def size(path): return sum(os.path.getsize(os.path.join(a, f)) for a, _, fs in os.walk(path) for f in fs) / 1e6
@@ -62,10 +64,11 @@ from pecos.xmc import Indexer, LabelEmbeddingFactory
 from pecos.xmc.xlinear.model import XLinearModel
 X, Y = matrix("X.trn"), matrix("Y.trn").tocsc()
 before = peak(); cpu = time.process_time(); wall = time.time()
-vectors = LabelEmbeddingFactory.create(Y, X, method="pifa", threads=2)
+vectors = LabelEmbeddingFactory.create(Y, X, method="pifa", threads=THREADS)
 seed = int(sys.argv[3]) if len(sys.argv) > 3 else 0
-chain = Indexer.gen(vectors, indexer_type="hierarchicalkmeans", nr_splits=16, max_leaf_size=100, seed=seed, threads=2)
-model = XLinearModel.train(X, Y, C=chain, nr_splits=16, negative_sampling_scheme="tfn", threshold=0.1, threads=2,
+chain = Indexer.gen(vectors, indexer_type="hierarchicalkmeans", nr_splits=16, max_leaf_size=100, seed=seed,
+                    threads=THREADS)
+model = XLinearModel.train(X, Y, C=chain, nr_splits=16, negative_sampling_scheme="tfn", threshold=0.1, threads=THREADS,
                            beam_size=10, only_topk=20)
 cpu, wall = time.process_time() - cpu, time.time() - wall
 memory = peak() - before
@@ -83,7 +86,7 @@ import omikuji
 from omikuji._libomikuji import ffi, lib  # reads the data apart from training
 settings = omikuji.Model.default_hyper_param()
 settings.n_trees, settings.cluster_balanced, settings.cluster_k, settings.max_depth = 1, False, 100, 3  # Bonsai
-pool = omikuji._ThreadPoolHandle(2)
+pool = omikuji._ThreadPoolHandle(THREADS)
 path = ffi.new("char[]", f"{base}/trn.svm".encode())
 data = ffi.gc(lib.load_omikuji_data_set(path, pool.ptr), lib.free_omikuji_data_set)
 before = peak(); cpu = time.process_time(); wall = time.time()
@@ -102,7 +105,7 @@ PREDICT_OMIKUJI = (
 import omikuji
 X = matrix("X.tst")
 start = time.perf_counter(); model = omikuji.Model.load(sys.argv[2]); loading = time.perf_counter() - start
-model.init_prediction_thread_pool(2)
+model.init_prediction_thread_pool(THREADS)
 rows = [list(zip(X[i].indices.tolist(), X[i].data.tolist())) for i in range(X.shape[0])]
 one = per_query(lambda row: model.predict(row, beam_size=10, top_k=10), rows[:1000])
 figures = {}
@@ -129,7 +132,7 @@ loading = []
 for _ in range(5):
     start = time.perf_counter(); model = ramify.load(sys.argv[2]); loading.append(time.perf_counter() - start)
 rows = [X[i] for i in range(min(1000, X.shape[0]))]
-model.threads = 2
+model.threads = THREADS
 model.predict_topk(X[:200], k=10)
 figures = {}
 for k in (10, 100):
@@ -154,16 +157,16 @@ results = {}
 for mode in ("BINARY_SEARCH_CHUNKED", "HASH_CHUNKED"):
     start = time.perf_counter(); model = XLinearModel.load(sys.argv[2], is_predict_only=True, weight_matrix_type=mode)
     loading = time.perf_counter() - start
-    model.predict(X[:200], only_topk=10, beam_size=10, threads=2)
+    model.predict(X[:200], only_topk=10, beam_size=10, threads=THREADS)
     results[mode] = [loading * 1e3]
     for k in (10, 100):
         batch = []
         for _ in range(3):
-            cpu = time.process_time(); model.predict(X, only_topk=k, beam_size=10, threads=2)
+            cpu = time.process_time(); model.predict(X, only_topk=k, beam_size=10, threads=THREADS)
             batch.append((time.process_time() - cpu) / X.shape[0] * 1e6)
         results[mode].append(float(np.median(batch)))
     results[mode].append(per_query(lambda row: model.predict(row, only_topk=10, beam_size=10, threads=1), rows))
-P = model.predict(X, only_topk=100, beam_size=10, threads=2)
+P = model.predict(X, only_topk=100, beam_size=10, threads=THREADS)
 top = np.full((X.shape[0], 100), -1, np.int32)
 for i in range(X.shape[0]):
     a, b = P.indptr[i], P.indptr[i + 1]
@@ -199,7 +202,7 @@ def beside_peers(data: str, peers: dict[str, str], work: Path, runs: int) -> Non
     """Train and query all libraries, alternating, on the same data."""
     train_jobs, predict_jobs = {}, {}
     for model in RAMIFY_MODELS:
-        expression = f"ramify.{model[:-1]}threads=2)"
+        expression = f"ramify.{model[:-1]}threads={os.environ['OMP_NUM_THREADS']})"
         path = work / model[:-2]
         train_jobs[model] = functools.partial(run_child, TRAIN_RAMIFY, data, path, expression)
         predict_jobs[model] = functools.partial(run_child, PREDICT_RAMIFY, data, path)
@@ -212,7 +215,7 @@ def beside_peers(data: str, peers: dict[str, str], work: Path, runs: int) -> Non
     rows = []
     for title, table, key in (
         ("training, CPU s", train, "cpu"),
-        ("training, wall s, two threads", train, "wall"),
+        ("training, wall s", train, "wall"),
         ("training, peak MB above the input", train, "memory"),
         ("model, MB", train, "size"),
         ("loading, ms", predict, "load"),
@@ -327,7 +330,9 @@ def main() -> None:
     parser.add_argument("--scaling", nargs="*", type=int, default=[], help="numbers of labels")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--work", type=Path, default=Path("demo/benchmark"))
+    parser.add_argument("--threads", type=int, default=2, help="threads of every library in training and in batches")
     args = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(args.threads)  # for the children, also for those of PECOS
     args.work.mkdir(parents=True, exist_ok=True)
     peers = {name: python for name, python in (("PECOS", args.pecos), ("omikuji Bonsai", args.omikuji)) if python}
     for data in args.data:
