@@ -67,6 +67,7 @@ def test_the_model_is_that_of_one_process(trained, tmp_path, engine, options):
             tree=ramify.TreeConfig(branching=3, max_leaf_size=4, min_leaf_size=2, max_depth=None, n_terms=None),
         ),
         lambda: ramify.XRLinear(verbose=0),  # few labels: no tree
+        lambda: ramify.XRLinear(verbose=0, features=ramify.features.text_features(long_texts=1)),
         lambda: ramify.XRLinear.dismec(verbose=0, features=ramify.Tfidf(analyzer="char_wb", ngram_range=(2, 3))),
     ],
 )

@@ -18,7 +18,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 import ramify
 from ramify import native
-from ramify.features import Concat, Tfidf, detect_languages, suggest
+from ramify.features import Concat, Tfidf, detect_languages, suggest, text_features, word_features
 from ramify.features.stemmers import PYTHON_STEMMERS, load_stemmer
 
 pytestmark = pytest.mark.native
@@ -422,3 +422,27 @@ def test_suggest():
     assert suggestion.reason.startswith("german 75 %, english 25 %: words, their stems")
     assert suggestion.features.to_dict() == ramify.XRLinear().features.to_dict()
     assert "stems" not in suggest(["12 34"]).reason
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_long"),
+    [
+        ([ENGLISH * 30] * 3, True),
+        ([GERMAN * 30] * 3, False),
+        ([ENGLISH] * 3, False),
+        ([ENGLISH * 30] + [ENGLISH] * 9, False),
+    ],
+)
+@pytest.mark.parametrize("in_fields", [False, True])
+def test_long_english_texts_are_words_alone(texts, is_long, in_fields):
+    documents = [{"title": text[:20], "text": text[20:]} for text in texts] if in_fields else texts
+    features = text_features().suited_to(documents)
+    if is_long:
+        assert len(features.parts) == 1
+        assert abs(features.fit_transform(documents) - word_features().fit_transform(documents)).max() == 0
+    else:
+        assert features.to_dict() == text_features().to_dict()
+    assert suggest(documents).features.to_dict() == features.to_dict()
+    model = ramify.XRLinear(verbose=0).fit(documents, [["a"]] * len(documents))
+    assert len(model.features_.parts) == (1 if is_long else 2)
+    assert len(text_features(long_texts=None).suited_to(documents).parts) == 2

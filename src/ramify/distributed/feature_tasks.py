@@ -14,6 +14,7 @@ from ramify.features.term_counts import (
     TermCounts,
     count_languages,
     count_terms,
+    count_words,
     document_frequency,
     fields_of,
     language_of,
@@ -31,34 +32,50 @@ def feature_parts(features: Tfidf | Concat) -> tuple[Tfidf, ...]:
     return features.parts if isinstance(features, Concat) else (features,)
 
 
+def features_from(params: dict[str, Any]) -> Tfidf | Concat:
+    """Return unfitted features from their parameters."""
+    return XRLinear.from_dict({"features": params}).features.clone()
+
+
+def is_chosen_by_texts(features: Tfidf | Concat) -> bool:
+    """Whether the features, or the language of their stems, depend on a sample of the texts."""
+    may_be_long = isinstance(features, Concat) and features.long_texts is not None
+    return may_be_long or any(tfidf.stemmer == "auto" for tfidf in feature_parts(features))
+
+
 def _features(job: Job) -> Tfidf | Concat:
-    return XRLinear.from_dict({"features": job.params["features"]}).features.clone()
+    return features_from(job.params["features"])
 
 
 def _documents(job: Job) -> list[Any]:
     return documents(job.inputs["file"][0], job.params["begin"], job.params["end"], job.params["names"])
 
 
-def find_languages(job: Job) -> dict[str, Any]:
-    """Languages of a sample of the texts of a block."""
-    texts, found = _documents(job), []
+def sample_texts(job: Job) -> dict[str, Any]:
+    """Languages and words of a sample of the texts of a block, as each extractor reads them."""
+    texts, names, at = _documents(job), job.params["names"], (job.params["first"], job.params["n"])
+    result: dict[str, Any] = {"languages": [], "n_words": [], "n": []}
     for tfidf in feature_parts(_features(job)):
-        counts: Counter[str] = Counter()
-        if tfidf.stemmer == "auto":
-            fields = fields_of(tfidf, job.params["names"])
-            counts = count_languages(tfidf, texts, fields, job.params["first"], job.params["n"])
-        found.append(dict(counts))
-    return {"languages": found}
+        fields = fields_of(tfidf, names)
+        n_words, n = count_words(tfidf, texts, fields, *at)
+        result["languages"].append(dict(count_languages(tfidf, texts, fields, *at)))
+        result["n_words"].append(n_words)
+        result["n"].append(n)
+    return result
 
 
-def main_languages(job: Job) -> dict[str, Any]:
-    """Language of the stems of each extractor."""
-    parts = feature_parts(_features(job))
-    counts: list[Counter[str]] = [Counter() for _ in parts]
-    for shard in job.inputs["languages"]:
-        for total, found in zip(counts, shard.result["languages"], strict=True):
+def choose_features(job: Job) -> dict[str, Any]:
+    """Extractors that suit the texts, with the language of the stems of each."""
+    features, shards = _features(job), [shard.result for shard in job.inputs["samples"]]
+    counts: list[Counter[str]] = [Counter() for _ in feature_parts(features)]
+    for shard in shards:
+        for total, found in zip(counts, shard["languages"], strict=True):
             total.update(found)
-    return {"languages": [language_of(tfidf, found) for tfidf, found in zip(parts, counts, strict=True)]}
+    if isinstance(features, Concat):
+        n_words, n = (sum(shard[name][0] for shard in shards) for name in ("n_words", "n"))
+        features = features.suited_to_counts(n_words, n, counts[0])
+    languages = [language_of(tfidf, found) for tfidf, found in zip(feature_parts(features), counts, strict=False)]
+    return {"languages": languages, "features": features.to_dict()}
 
 
 def count_block(job: Job) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ramify.base.errors import DataError
 from ramify.distributed.data_tasks import Block, make_blocks
 from ramify.distributed.engines import Engine, make_engine
-from ramify.distributed.feature_tasks import feature_parts
+from ramify.distributed.feature_tasks import feature_parts, features_from, is_chosen_by_texts
 from ramify.distributed.files import OVERHEAD, check_read_options, find_files, read_files
 from ramify.distributed.level_tasks import KEPT, MINING, merge_magnitudes
 from ramify.distributed.scheduler import Run
@@ -186,12 +186,13 @@ class _Training:
         self, files: list[Task], blocks: list[Block], n: int, names: list[str] | None
     ) -> tuple[Task, list[Task]]:
         """Vocabulary and weights of all texts, then X by blocks."""
-        base = {"features": self._model.features.to_dict(), "names": names}
-        parts = feature_parts(self._model.features)
+        base: dict[str, Any] = {"features": self._model.features.to_dict(), "names": names}
         found: list[Task] = []
-        if any(tfidf.stemmer == "auto" for tfidf in parts):
-            found = self._map_blocks("finding languages", "find_languages", files, blocks, {**base, "n": n}, {})
-        languages = self._one("finding languages", "feature_tasks:main_languages", base, {"languages": found})
+        if is_chosen_by_texts(self._model.features):
+            found = self._map_blocks("sampling texts", "sample_texts", files, blocks, {**base, "n": n}, {})
+        languages = self._one("choosing features", "feature_tasks:choose_features", base, {"samples": found})
+        base["features"] = self._run.result(languages)["features"]
+        parts = feature_parts(features_from(base["features"]))
         counts = self._map_blocks("counting terms", "count_block", files, blocks, base, {"languages": [languages]})
         while len(counts) > MERGED:
             counts = self._run.run("merging terms", [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,9 +14,12 @@ from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.sparse import csr_from_parts
+from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr
+from ramify.features.languages import count_languages, count_words, main_language
 from ramify.features.saved import SavedFeatures
 from ramify.features.tfidf import Tfidf
+from ramify.io.inputs import check_inputs
 from ramify.io.store import Store, StoreWriter
 
 _KINDS_OF_TERMS = {"analyzer", "stemmer", "subwords", "tokenizer", "token_pattern"}
@@ -36,6 +40,12 @@ class Concat(SavedFeatures):
         doc="feature extractors, in column order; a parameter of Tfidf, such as features.min_df, is set in all of them",
     )
     weights: tuple[float, ...] | None = param(None, "factor on the values of each extractor; None: 1 each")
+    long_texts: int | None = param(
+        None,
+        "mean number of words from which on English texts are long: models then use the first extractor alone, without "
+        "its lead weight; None: never",
+        low=1,
+    )
 
     def check_params(self) -> None:
         """Check that each part has a positive weight."""
@@ -57,7 +67,29 @@ class Concat(SavedFeatures):
 
     def clone(self) -> Concat:
         """Return a new, unfitted object with the same parameters."""
-        return Concat(parts=tuple(part.clone() for part in self.parts), weights=self.weights)
+        return Concat(
+            parts=tuple(part.clone() for part in self.parts), weights=self.weights, long_texts=self.long_texts
+        )
+
+    def suited_to(self, documents: Any) -> Concat:
+        """Return the extractor to fit to these documents, unfitted: of long texts the first part alone."""
+        if self.long_texts is None:
+            return self.clone()
+        inputs, first = check_inputs(documents), self.parts[0]
+        fields = first._fields_of(inputs)
+        texts, n_fields = first._texts(inputs, fields), len(fields or [""])
+        n_words, n = count_words(texts, n_fields)
+        if n_words < self.long_texts * n:  # languages take longer to find
+            return self.clone()
+        found = count_languages(texts, n_fields, resolve_threads(first.threads))
+        return self.suited_to_counts(n_words, n, found)
+
+    def suited_to_counts(self, n_words: int, n: int, languages: Counter[str]) -> Concat:
+        """Return `suited_to` n documents, given their number of words and their languages."""
+        is_long = self.long_texts is not None and n > 0 and n_words >= self.long_texts * n
+        if not is_long or main_language(languages) != "english":
+            return self.clone()
+        return Concat(parts=(self.parts[0].clone().set_params(lead_words=None),))
 
     def fit(self, documents: Any, y: Any = None) -> Concat:
         """Fit all parts."""

@@ -42,10 +42,20 @@ def count_languages(
     The texts may be those of the documents from `first` on, of n in total: the samples of all parts are that of the
     whole.
     """
+    sample = _sample(texts, n_fields, first, n)
+    return Counter(native.text.LANGUAGES[i] for i in native.text.detect_languages(sample, n_fields, threads))
+
+
+def count_words(texts: Sequence[str], n_fields: int, *, first: int = 0, n: int | None = None) -> tuple[int, int]:
+    """Words, as spaces separate them, and documents of the sample of `count_languages`."""
+    sample = _sample(texts, n_fields, first, n)
+    return sum(text.count(" ") + 1 for text in sample), len(sample) // n_fields
+
+
+def _sample(texts: Sequence[str], n_fields: int, first: int, n: int | None) -> list[str]:
     n_here = len(texts) // n_fields
     step = max(1, (n_here if n is None else n) // _SAMPLE)
-    sample = [text for i in range(-first % step, n_here, step) for text in texts[i * n_fields : (i + 1) * n_fields]]
-    return Counter(native.text.LANGUAGES[i] for i in native.text.detect_languages(sample, n_fields, threads))
+    return [text for i in range(-first % step, n_here, step) for text in texts[i * n_fields : (i + 1) * n_fields]]
 
 
 def main_language(found: Counter[str]) -> str | None:

@@ -32,6 +32,10 @@ class SavedFeatures(Config):
             raise ModelFormatError(f"{store.path} contains {store.kind!r}, expected {cls.kind!r}")
         return cls.load_from(store, store.state)
 
+    def suited_to(self, documents: Any) -> Self:
+        """Return the extractor to fit to these documents, unfitted: a clone, unless its parameters say otherwise."""
+        return self.clone()
+
     def __sklearn_tags__(self) -> Any:
         return text_transformer_tags()
 

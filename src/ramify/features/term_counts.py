@@ -51,6 +51,12 @@ def count_languages(tfidf: Tfidf, documents: Any, fields: dict[str, float] | Non
     return languages.count_languages(texts, n_fields, resolve_threads(tfidf.threads), first=first, n=n)
 
 
+def count_words(tfidf: Tfidf, documents: Any, fields: dict[str, float] | None, first: int, n: int) -> tuple[int, int]:
+    """Words and documents of the same sample."""
+    texts, n_fields = tfidf._texts(check_inputs(documents), fields), len(fields or [""])
+    return languages.count_words(texts, n_fields, first=first, n=n)
+
+
 def language_of(tfidf: Tfidf, found: Counter[str]) -> str | None:
     """Language of the stems, given the languages of the documents, if they are needed."""
     if tfidf.stemmer == "auto":

@@ -29,7 +29,7 @@ class FeatureModel(Model):
         self.__dict__.pop("features_", None)
         if inputs.kind in ("sparse", "dense"):
             return Mixed.of(inputs.data)
-        self.features_ = self.features.clone()
+        self.features_ = self.features.suited_to(inputs.data)
         return Mixed.of(self.features_.fit_transform(inputs.data))
 
     def _transform_features(self, inputs: Inputs) -> Mixed:

@@ -212,7 +212,8 @@ class LinearModel(TreeModel, FeatureModel):
 
     features: Tfidf | Concat = param(
         factory=text_features,
-        doc="feature extraction from texts, by default words, stems and parts of words; not used for matrices",
+        doc="feature extraction from texts, by default words, stems and parts of words, of long English texts "
+        "words alone; not used for matrices",
     )
     beam_size: int = param(10, "nodes of a level that the search follows; more find more labels and take longer", low=1)
 

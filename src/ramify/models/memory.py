@@ -96,6 +96,7 @@ def measure_sizes(inputs: Inputs, Y: Csr, features: Tfidf | Concat) -> DataSizes
         X = inputs.data[rows]
         d, n_entries = int(X.shape[1]), int(inputs.data.nnz)
     else:
+        features = features.suited_to(inputs.data)
         X = features.clone().fit_transform(take_rows(inputs, rows).data)
         d, n_entries = int(X.shape[1]), int(X.nnz)
         if n > len(rows):

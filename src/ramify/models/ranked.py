@@ -28,7 +28,7 @@ class RankedModel(EncodedModel):
     """
 
     ranker_features: Tfidf | Concat | None = param(
-        factory=text_features,
+        factory=lambda: text_features(long_texts=None),
         doc="feature extraction from texts for the ranker, by default words, stems and parts of words; None: as "
         "`features`",
     )
@@ -57,7 +57,7 @@ class RankedModel(EncodedModel):
         self.ranker_features_: Tfidf | Concat | None = None
         if given is None:
             return samples
-        self.ranker_features_ = given.clone()
+        self.ranker_features_ = given.suited_to(inputs.data)
         return replace(samples, ranked=Mixed.of(self.ranker_features_.fit_transform(inputs.data)))
 
     def _transform_samples(self, inputs: Inputs) -> Samples:
