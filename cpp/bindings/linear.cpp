@@ -309,10 +309,11 @@ void bind_linear(nb::module_& m) {
         .value("logistic", Loss::logistic)
         .value("dead_zone_logistic", Loss::dead_zone_logistic);
     nb::class_<SolverOptions>(m, "SolverOptions")
-        .def(nb::init<Loss, float, float, float, bool, float, int, int, float, std::int64_t, std::uint64_t>(),
+        .def(nb::init<Loss, float, float, float, bool, float, int, int, float, float, std::int64_t, std::uint64_t>(),
              nb::kw_only(), nb::arg("loss"), nb::arg("negative_cost"), nb::arg("bias"), nb::arg("dead_zone"),
              nb::arg("positive_features"), nb::arg("tolerance"), nb::arg("max_epochs"), nb::arg("max_full_epochs"),
-             nb::arg("threshold"), nb::arg("max_weights"), nb::arg("seed"));
+             nb::arg("negative_fraction"), nb::arg("threshold"), nb::arg("max_weights"), nb::arg("seed"));
+    m.attr("MIN_SAMPLED_ROWS") = min_sampled_rows;
     m.def("fit_ovr", py_fit_ovr, nb::arg("sparse"), nb::arg("n_sparse"), array("dense"), array("positives"),
           array("negatives").none(), array("clusters"), array("positive_costs"), nb::arg("options"), nb::arg("part"),
           nb::arg("cut").none(), nb::arg("threads"), nb::arg("progress").none());

@@ -73,6 +73,10 @@ struct LaneGroup {
     float positive_cost[lanes] = {};
     float highest[lanes] = {}, lowest[lanes] = {};  // projected gradients of the last epoch
 
+    const bool samples = options.negative_fraction < 1.0f && rows.n >= min_sampled_rows;
+    const float inverse = samples ? 1.0f / options.negative_fraction : 1.0f;  // weight of a row without a positive
+    std::int64_t n_rows = 0;  // rows that train the labels: the first ones of the order
+
     float common_dual = 0.0f;  // dual variable of every negative at the start
     float zone_sigma = sigmoid8(all8(-options.dead_zone))[0];
 
@@ -151,7 +155,9 @@ struct LaneGroup {
 
     // C_i of each lane; 0 where the row is not a training sample of the lane's label.
     F8 cost_of(std::int64_t row, int h, I8 positive) const {
-        F8 cost = positive ? load8(positive_cost + 8 * h) : all8(rows.negative[row] * options.negative_cost);
+        const float negative =
+            rows.negative[row] * options.negative_cost * (scratch.positive[row] == 0 ? inverse : 1.0f);
+        F8 cost = positive ? load8(positive_cost + 8 * h) : all8(negative);
         if (scratch.cost != nullptr) cost = positive ? cost * load8(scratch.cost + row * lanes + 8 * h) : cost;
         return bits8(alive >> (8 * h)) ? cost : all8(0.0f);
     }
@@ -296,7 +302,7 @@ struct LaneGroup {
     // form. For the squared hinge loss and s_i = x_i · Σ x,  a = 2 C Σ s_i / (|Σ x|² + 2 C Σ s_i²).
     void find_common_init() {
         for (std::int64_t f = 0; f < n_weights; ++f) scratch.init[f] = 0.0f;
-        if (is_logistic(options.loss)) return;
+        if (is_logistic(options.loss) || samples) return;  // the dual of a row that is left out is 0
         auto each_value = [&](std::int64_t row, auto&& body) {
             for (std::int64_t i = rows.start[row]; i < rows.start[row] + rows.length[row]; ++i)
                 body(rows.indices[i], rows.values[i]);
@@ -399,21 +405,31 @@ struct LaneGroup {
     // With a dead zone, few rows are violated after the first epoch, and a random half of all rows finds out whether
     // there are any.
     Part part_of_epoch(Loss loss, int n_full_epochs) const {
-        const std::int64_t half = rows.n / 2;
-        if (loss != Loss::dead_zone_logistic || n_full_epochs == 0 || half < min_half) return {0, rows.n};
-        return n_full_epochs % 2 == 1 ? Part{0, half} : Part{half, rows.n};
+        const std::int64_t half = n_rows / 2;
+        if (loss != Loss::dead_zone_logistic || n_full_epochs == 0 || half < min_half) return {0, n_rows};
+        return n_full_epochs % 2 == 1 ? Part{0, half} : Part{half, n_rows};
+    }
+
+    // Puts the rows into the order that are positives of a lane, and all others, or a sample of them.
+    void choose_rows(Random& random) {
+        constexpr std::int64_t unit = 1 << 24;
+        const auto sampled = static_cast<std::int64_t>(options.negative_fraction * unit);
+        n_rows = 0;
+        for (std::int64_t row = 0; row < rows.n; ++row)
+            if (!samples || scratch.positive[row] != 0 || random.below(unit) < sampled)
+                scratch.order[n_rows++] = static_cast<std::int32_t>(row);
     }
 
     // Trains the labels first to first + lanes - 1.
     template <Loss loss>
     void run(Random& random) {
         for (std::int64_t row = 0; row < rows.n; ++row) {
-            scratch.order[row] = static_cast<std::int32_t>(row);
             scratch.positive[row] = 0;
             for (int h = 0; h < H; ++h) store8(scratch.dual + row * lanes + 8 * h, all8(initial_dual(loss)));
         }
         for (int l = 0; l < lanes; ++l) positive_cost[l] = 0.0f;
         for (int l = 0; l < lanes && first + l < labels.n; ++l) open_lane(l);
+        choose_rows(random);
         std::int64_t n_active = 0;
         bool all_rows = true;  // in the next epoch
         int n_full_epochs = 0;
@@ -436,7 +452,7 @@ struct LaneGroup {
             if (calm && n_full_epochs >= options.max_full_epochs) break;
             // Shrinking: active rows are visited by themselves until they calmed down; only an epoch over all rows can
             // end a label.
-            all_rows = calm || (all_rows && n_active > rows.n * 3 / 4);
+            all_rows = calm || (all_rows && n_active > n_rows * 3 / 4);
         }
         alive = 0;
         close_lanes();

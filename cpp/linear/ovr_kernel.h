@@ -30,6 +30,10 @@ namespace ramify {
 
 enum class Loss : int { squared_hinge = 0, hinge = 1, logistic = 2, dead_zone_logistic = 3 };
 
+// A cluster with so many rows has more negatives than its labels need. Of the rows that no label of a lane group has, a
+// random fraction, SolverOptions::negative_fraction, trains the group, and counts by its inverse.
+constexpr std::int64_t min_sampled_rows = 5000;
+
 struct SolverOptions {
     Loss loss = Loss::squared_hinge;
     float negative_cost = 1.0f;      // C of a negative
@@ -38,9 +42,10 @@ struct SolverOptions {
     bool positive_features = false;  // only features of a cluster's positives get weights; applied by fit_ovr
     float tolerance = 0.1f;          // on the projected gradients of an epoch
     int max_epochs = 100;
-    int max_full_epochs = 100;     // over all rows of a cluster; the others visit active rows only
-    float threshold = 0.0f;        // weights of smaller magnitude are dropped
-    std::int64_t max_weights = 0;  // of a label, the bias apart; 0: no limit. Applied by fit_ovr, not by the kernel
+    int max_full_epochs = 100;       // over all rows of a cluster; the others visit active rows only
+    float negative_fraction = 1.0f;  // see min_sampled_rows
+    float threshold = 0.0f;          // weights of smaller magnitude are dropped
+    std::int64_t max_weights = 0;    // of a label, the bias apart; 0: no limit. Applied by fit_ovr, not by the kernel
     std::uint64_t seed = 0;
 };
 

@@ -213,10 +213,13 @@ class SolverOptions:
         tolerance: float,
         max_epochs: int,
         max_full_epochs: int,
+        negative_fraction: float,
         threshold: float,
         max_weights: int,
         seed: int,
     ) -> None: ...
+
+MIN_SAMPLED_ROWS: int = 5000
 
 def fit_ovr(
     sparse: scipy.sparse.csr_matrix,

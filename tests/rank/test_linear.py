@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from variants import digests
 
-from ramify import DataError
+from ramify import DataError, native
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
 from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
@@ -110,6 +110,35 @@ def test_fewer_full_epochs_are_less_exact(loss):
 
     assert objective(max_full_epochs=5000) == objective()
     assert objective(max_full_epochs=1) > objective() * 1.005
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic", "dead_zone_logistic"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_sample_of_the_negatives_of_large_clusters(loss, threads):
+    """A weighted sample has nearly the optimum of all negatives; half of them without the weight has not."""
+    n, rng = native.linear.MIN_SAMPLED_ROWS, np.random.default_rng(0)
+    X = sparse.random(n, 40, 0.2, "csr", np.float32, rng)
+    Y = as_csr(
+        sparse.csr_matrix((X @ rng.normal(size=(40, 20)) - 2.5 + rng.gumbel(size=(n, 20)) > 2).astype(np.float32))
+    )
+
+    def fit(X, Y, **params):
+        config = LinearConfig(loss=loss, C=1.0, threshold=0.0, tolerance=0.1, **params)
+        return fit_ovr(X, Y, config=config, threads=threads).toarray().astype(float)
+
+    def objective(label, W):
+        return reference.ovr_objective(X.toarray(), signs(Y, label), W[label], loss=loss, cost=1.0)
+
+    every, some = fit(X, Y), fit(X, Y, negative_fraction=0.3)
+    without = np.flatnonzero(np.diff(Y.indptr) == 0)  # negatives of all lane groups
+    kept = np.delete(np.arange(n), without[::2])
+    unweighted = fit(X[kept], Y[kept])
+    for label in (0, 9, 18):
+        best = objective(label, every)
+        assert objective(label, some) < best * (1.1 if loss == "hinge" else 1.02)
+        assert loss == "hinge" or objective(label, some) < objective(label, unweighted)  # few negatives matter to it
+    assert np.array_equal(some, fit(X, Y, negative_fraction=0.3))
+    assert np.array_equal(fit(X[1:], Y[1:], negative_fraction=0.3), fit(X[1:], Y[1:]))  # a row fewer: all of them
 
 
 def test_weights_of_negatives():

@@ -24,7 +24,7 @@ from ramify.distributed.tree_tasks import compact_columns, load_tree, side_by_si
 from ramify.io.labels import LabelVocabulary
 from ramify.metrics.propensity import LabelCounts
 from ramify.models.features import load_features
-from ramify.models.xrlinear import XRLinear, with_small_weights
+from ramify.models.xrlinear import XRLinear
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel, constant_terms
 from ramify.rank.linear import drop_small_weights, fit_ovr
@@ -123,7 +123,7 @@ def fit_group(job: Job) -> dict[str, Any]:
         Y,
         M,
         clusters=clusters,
-        config=model.linear if are_labels else with_small_weights(model.linear),
+        config=model.linear if are_labels else model.node_linear(),
         seed=job.params["seed"],
         cut=native.linear.Cut(first, int(children[-1]), n, job.params["is_wide"], begin - first, end - first),
     )[begin - first : end - first]

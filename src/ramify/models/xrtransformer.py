@@ -37,8 +37,9 @@ from ramify.models.base import check_state
 from ramify.models.encoded import EncodedModel
 from ramify.models.linear import Beam
 from ramify.models.memory import DENSE_ENTRY, DataSizes
+from ramify.models.trained_tree import TrainedTreeModel, TreeOptions
 from ramify.models.training_data import TrainingData
-from ramify.models.xrlinear import TrainedTreeModel, TreeOptions, XRLinear
+from ramify.models.xrlinear import XRLinear
 from ramify.nn.checkpoint import CheckpointDirectory
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Bag, Encoder
@@ -63,6 +64,7 @@ def _default_ranker() -> XRLinear:
     return XRLinear(
         tree=TreeConfig(min_leaf_size=1, max_iterations=20, n_terms=512),
         linear=ranking_config(loss="logistic", tail_threshold=None).set_params(threshold=0.1),
+        node_negative_fraction=1.0,
         matcher_fraction=1.0,
         beam_min_score=0.0,
     )

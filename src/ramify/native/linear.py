@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ramify import _core
-from ramify._core import MARGIN_BONUS, BeamTree
+from ramify._core import MARGIN_BONUS, MIN_SAMPLED_ROWS, BeamTree
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import csr_from_parts
 from ramify.base.types import AnyArray, ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 
 __all__ = [
     "MARGIN_BONUS",
+    "MIN_SAMPLED_ROWS",
     "BeamTree",
     "Candidates",
     "Cut",
@@ -100,6 +101,7 @@ def fit_ovr(
     tolerance: float,
     max_epochs: int,
     max_full_epochs: int,
+    negative_fraction: float,
     threshold: float,
     max_weights: int,
     with_relevance: bool,
@@ -123,6 +125,7 @@ def fit_ovr(
         tolerance=tolerance,
         max_epochs=max_epochs,
         max_full_epochs=max_full_epochs,
+        negative_fraction=negative_fraction,
         threshold=threshold,
         max_weights=max_weights,
         seed=seed,

@@ -80,6 +80,13 @@ class LinearConfig(Config):
         low=1,
         high=2**31 - 1,
     )
+    negative_fraction: float = param(
+        1.0,
+        "clusters of 5,000 samples or more: fraction of the samples, weighted by its inverse, that train 16 labels of "
+        "which they have none; lowering it is faster, less exact; 1: all",
+        above=0,
+        high=1,
+    )
 
     def positive_costs(self, n_samples: AnyArray) -> FloatArray:
         """Cost (L,) of a positive of each label, given the number of samples (L,) of the labels."""
@@ -180,6 +187,7 @@ def fit_ovr(
         tolerance=config.tolerance,
         max_epochs=config.max_epochs,
         max_full_epochs=config.max_full_epochs or config.max_epochs,
+        negative_fraction=config.negative_fraction,
         threshold=float(config.thresholds(n_samples).min()) if n_labels else config.threshold,
         max_weights=config.max_nonzeros_per_label or 0,
         with_relevance=relevance is not None,
