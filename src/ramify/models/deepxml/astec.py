@@ -28,7 +28,7 @@ from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import csr_from_parts, indptr_from_counts, pattern
+from ramify.base.sparse import ascends, csr_from_parts, indptr_from_counts, pattern
 from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnIndex
 from ramify.index.label_graph import build_clusters
@@ -225,8 +225,7 @@ class Astec(DeepXMLModel):
         n_samples = max(1, len(indptr) - 1)
         self.sample_index_ = AnnIndex.load_from(store, state.get("samples"), "samples_", dim, n_samples)
         labels = store.array("sample_labels", np.int32, ndim=1, bounds=(0, self.n_labels))
-        fits = len(indptr) == len(self.sample_index_) + 1 and indptr[0] == 0 and indptr[-1] == len(labels)
-        if not fits or np.any(np.diff(indptr) < 0):
+        if len(indptr) != len(self.sample_index_) + 1 or not ascends(indptr, len(labels)):
             raise ModelFormatError(f"{store.path}: the labels of the indexed samples do not match them")
         self.sample_labels_ = indptr, labels
         return dim
