@@ -221,3 +221,12 @@ def test_links_lead_somewhere(page):
             headings = re.findall(r"^#+ (.*)$", path.read_text(), re.M)
             anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor in anchors, f"{target} has no such heading"
+
+
+def test_files_of_the_makefile_exist():
+    named = re.findall(
+        r"(?<![\w./-])(?:tests|fuzz|examples|docs|cpp|deploy)/[\w./-]+\.\w+", (ROOT / "Makefile").read_text()
+    )
+    named += re.findall(r"\$\(CURDIR\)/(tests/[\w.]+)", (ROOT / "Makefile").read_text())
+    assert "tests/tsan.txt" in named
+    assert [path for path in named if not (ROOT / path).exists()] == []
