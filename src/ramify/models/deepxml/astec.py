@@ -34,7 +34,7 @@ from ramify.index.ann import AnnIndex
 from ramify.index.label_graph import build_clusters
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
-from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval, add_candidates
+from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval
 from ramify.models.encoded import SplitSamples
 from ramify.models.memory import DataSizes
 from ramify.nn.checkpoint import CheckpointDirectory
@@ -197,11 +197,10 @@ class Astec(DeepXMLModel):
         )
 
     def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
-        frozen, n_labels = self.encoder_.encode(samples, threads), len(self.classifiers_[1])
-        found = self._search(frozen, n_labels, k, threads)
-        if allowed is not None:
-            found = add_candidates(found, self._search_allowed(frozen, allowed, threads), n_labels)
-        return Retrieval(*found, self.transfer_.encode(Samples(Mixed.of(frozen)), threads))
+        frozen = self.encoder_.encode(samples, threads)
+        found = self._search(frozen, len(self.classifiers_[1]), k, threads)
+        more = None if allowed is None else self._search_allowed(frozen, allowed, threads)
+        return Retrieval(*found, self.transfer_.encode(Samples(Mixed.of(frozen)), threads), more)
 
     def _indexes(self) -> dict[str, AnnIndex]:
         return {"labels": self.label_index_.index, "samples": self.sample_index_}
