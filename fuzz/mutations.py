@@ -168,6 +168,16 @@ def reshape_array(model: Directory, random: Random) -> None:
     model.set_array(name, array)
 
 
+def overflow_boundaries(model: Directory, random: Random) -> None:
+    """Put two entries into an array of 64-bit integers whose differences to their neighbors wrap around."""
+    name = pick(random, [name for name in model.files if "<i8" in model.files[name][:128].decode("latin-1")])
+    array = model.array(name)
+    flat = array.reshape(-1)
+    at = int(random.integers(1, flat.size - 1))
+    flat[at : at + 2] = 2**63 - 1, -int(random.integers(1, 9))
+    model.set_array(name, array)
+
+
 def change_dtype(model: Directory, random: Random) -> None:
     """Store an array with another type or byte order."""
     name = pick(random, model.files)
@@ -231,7 +241,8 @@ def take_foreign(model: Directory, random: Random) -> None:
 
 
 MUTATIONS: list[tuple[Callable[[Directory, Random], None], float]] = [
-    (change_entries, 0.35),
+    (change_entries, 0.33),
+    (overflow_boundaries, 0.02),
     (flip_bits, 0.17),
     (reshape_array, 0.14),
     (change_manifest, 0.2),

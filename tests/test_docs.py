@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import ramify
+from ramify.cli.main import main
 from ramify.cli.options import configured_model
 from ramify.cli.parser import make_parser
 from ramify.models import REGISTRY, model_class
@@ -104,6 +105,36 @@ def test_shell_blocks_of_a_page_are_valid(page):
                 check_command(line)
 
 
+def test_commands_of_the_readme_run_in_order(pydoc, tmp_path, monkeypatch, capsys):
+    """The first hour in the shell: what needs no extra and does not run for minutes or for ever."""
+    monkeypatch.chdir(tmp_path)
+    train, test = pydoc.split("train"), pydoc.split("test")
+    shown = [i for i, labels in enumerate(train.labels()) if "module:numpy.linalg" in labels][:20]
+    train = train.subset(np.array(shown + [i for i in range(280) if i not in shown]))
+    for name in ("train.jsonl", "train.tsv.gz", "corpus.tsv"):
+        ramify.write(train, name)
+    for name in ("dev.jsonl", "test.jsonl", "input.jsonl"):
+        ramify.write(test.subset(np.arange(60)), name)
+    Path("vocabulary.tsv").write_text("<module:numpy.linalg>\tlinear algebra\n")
+    Path("stdin").touch()
+    for name in ("tuned", "other"):
+        ramify.Popular().fit(train.texts, train.labels()).save(name)
+    long = "--help", "tune ", "serve ", "xr-transformer", "elias", "lightdxml", "export-encoder"
+    lines = blocks(README[README.index("## Quick start in the shell") :], "sh")[0].splitlines()
+    lines = [line for line in lines if not any(word in line for word in long)]
+    assert len(lines) >= 18
+    for line in lines:
+        given, command = line.split("ramify ", 1)
+        if given:  # echo '...' |
+            Path("stdin").write_text(shlex.split(given)[1] + "\n")
+        with Path("stdin").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            assert main(shlex.split(re.split(r" [<>|]+ ", command)[0], comments=True)) == 0, line
+        out, err = capsys.readouterr()
+        assert out or err, line
+    assert Path("report.html").exists()
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_runs(name, tmp_path, monkeypatch, capsys, request):
     for package in NEEDED.get(name, []):
@@ -190,3 +221,10 @@ def test_links_lead_somewhere(page):
             headings = re.findall(r"^#+ (.*)$", path.read_text(), re.M)
             anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
             assert anchor in anchors, f"{target} has no such heading"
+
+
+def test_files_of_the_makefile_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    named = re.findall(r"\b(?:tests|fuzz|examples|docs|deploy)/[\w./-]+\.\w+", makefile)
+    assert "tests/tsan.txt" in named
+    assert [path for path in named if not (ROOT / path).exists()] == []

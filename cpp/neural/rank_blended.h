@@ -25,4 +25,10 @@ struct Candidates {
 void rank_blended(const Classifiers& classifiers, float beta, const Candidates& candidates, const float* embeddings,
                   std::int64_t k, int threads, std::int32_t* ids, float* scores);
 
+// The same of candidates beside a shortlist, which may have labels of it: the maxima are those over the shortlist, so
+// that a label has the score that it has on the shortlist. `best` (n) is the best score of the shortlist, -inf if it is
+// empty.
+void rank_beside(const Classifiers& classifiers, float beta, const Candidates& shortlist, const Candidates& candidates,
+                 const float* embeddings, std::int64_t k, int threads, std::int32_t* ids, float* scores, float* best);
+
 }  // namespace ramify

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -32,6 +34,20 @@ def test_rankings_as_frames(ranking):
     assert ranking.to_arrow().to_pydict() == expected()
     pytest.importorskip("polars")
     assert ranking.to_polars().to_dict(as_series=False) == expected()
+
+
+@pytest.mark.parametrize(
+    ("package", "convert", "command"),
+    [
+        ("pandas", ramify.Ranking.to_pandas, "pip install pandas"),
+        ("polars", ramify.Ranking.to_polars, "pip install polars"),
+        ("pyarrow", ramify.Ranking.to_arrow, "pip install 'ramify[parquet]'"),
+    ],
+)
+def test_missing_packages_are_named(ranking, monkeypatch, package, convert, command):
+    monkeypatch.setitem(sys.modules, package, None)  # importing it raises ModuleNotFoundError
+    with pytest.raises(ImportError, match=re.escape(f"needs {package}: {command}")):
+        convert(ranking)
 
 
 def test_notebooks(ranking):

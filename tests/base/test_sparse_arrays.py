@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from ramify.base.sparse import (
+    ascends,
     entry_rows,
     indicator_from_ids,
     indicator_from_lists,
@@ -88,3 +89,20 @@ def test_normalize_rows(kind):
     assert (unit.toarray() if kind == "sparse" else unit) == pytest.approx(np.array(expected))
     assert X[0, 0] == 3  # the input is not modified
     assert (given.toarray() if kind == "sparse" else given)[0, 2] == 4
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "end", "expected"),
+    [
+        ([0, 2, 2, 5], 5, True),
+        ([0, 2, 2, 5], None, True),
+        ([0], 0, True),
+        ([0, 2, 2, 5], 6, False),
+        ([1, 2, 5], 5, False),
+        ([0, 3, 2, 5], 5, False),
+        ([], 0, False),
+        ([0, 2**63 - 1, -5, 5], 5, False),  # no difference, as a 64-bit integer, is negative
+    ],
+)
+def test_boundaries_that_ascend(boundaries, end, expected):
+    assert ascends(np.array(boundaries, np.int64), end) is expected

@@ -183,6 +183,19 @@ def test_label_columns_without_samples(tmp_path, capsys):
     assert list(ramify.load(tmp_path / "m").labels_) == ["a", "b", "c"]
 
 
+def test_a_matrix_without_labels(tmp_path, capsys):
+    """Features are enough to predict; what needs labels says where they are looked for."""
+    X, Y = sparse.csr_matrix(np.eye(3, dtype=np.float32)), sparse.csr_matrix(np.eye(3, dtype=np.float32))
+    for name, matrix in (("X.trn", X), ("Y.trn", Y), ("X.new", X)):
+        sparse.save_npz(tmp_path / f"{name}.npz", matrix)
+    output(capsys, "train", "one-vs-all", tmp_path / "X.trn.npz", "--out", tmp_path / "m", "--quiet")
+    output(capsys, "predict", tmp_path / "m", tmp_path / "X.new.npz", "--k", "1", "--out", tmp_path / "P.npz")
+    assert sparse.load_npz(tmp_path / "P.npz").argmax(axis=1).ravel().tolist() == [[0, 1, 2]]
+    for command in (["train", "one-vs-all", "--dry-run"], ["evaluate", tmp_path / "m"]):
+        assert main([*map(str, command), str(tmp_path / "X.new.npz")]) == 1
+        assert "no row of X.new.npz has a label: features in an X….npz" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("setting", "is_told"),
     [("features.min_df=2", False), ("features.analyzer=char_wb", True), ('features={analyzer="char_wb"}', False)],

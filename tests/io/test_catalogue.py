@@ -126,6 +126,18 @@ def test_skos(tmp_path, suffix):
     assert catalogue.by_name["walfisch"] == ["http://ex.org/1"]
 
 
+def test_the_first_name_of_a_skos_concept_is_in_the_language_of_the_vocabulary(tmp_path):
+    pytest.importorskip("rdflib")
+    english = "".join(f'ex:{i} a skos:Concept ; skos:prefLabel "name {i}"@en .\n' for i in range(2))
+    prefixes = TURTLE[: TURTLE.index("ex:scheme")]
+    both = 'ex:9 a skos:Concept ; skos:prefLabel "Wal"@de, "whale"@en .'
+    (tmp_path / "v.ttl").write_text(prefixes + english + both)
+    catalogue = LabelCatalogue.read(tmp_path / "v.ttl")
+    assert catalogue.display_name("http://ex.org/9") == "whale"
+    assert catalogue.display_name("http://ex.org/9", "de") == "Wal"
+    assert list(catalogue) == [f"http://ex.org/{i}" for i in (0, 1, 9)]
+
+
 def test_files_that_are_no_skos(tmp_path):
     pytest.importorskip("rdflib")
     for name, text, message in (

@@ -209,6 +209,13 @@ def test_label_names(tmp_path):
     path.write_text('{"text": "x", "labels": [3]}\n')
     with pytest.raises(ramify.DataError, match=r":1: label 3"):
         ramify.read(path, label_names=names)
+    table = tmp_path / "a.tsv"
+    table.write_text("labels\ttext\n2,0\tx\n")  # cells are text
+    assert ramify.read(table, label_names=names, label_sep=",").labels() == [["entity", "fox (2)"]]
+    for wrong in ("3", "-1", "fox", "9" * 5000):
+        table.write_text(f"labels\ttext\n{wrong}\tx\n")
+        with pytest.raises(ramify.DataError, match=rf":2: label '{wrong}' is not an id of the 3"):
+            ramify.read(table, label_names=names)
 
 
 def test_npz(tmp_path):
@@ -225,6 +232,14 @@ def test_npz(tmp_path):
     dense = ramify.Dataset(data.Y, data.label_names, X=features.toarray())
     ramify.write(dense, tmp_path / "dense.npz")
     assert np.array_equal(ramify.read(tmp_path / "dense.npz").X, features.toarray())
+    sparse.save_npz(tmp_path / "X.new.npz", features)  # features to predict labels for
+    alone = ramify.read(tmp_path / "X.new.npz")
+    assert (features != alone.X).nnz == 0
+    assert alone.Y.shape == (6, 0)
+    sparse.save_npz(tmp_path / "Y.new.npz", labels)
+    (tmp_path / "X.new.npz").unlink()
+    with pytest.raises(ramify.DataError, match="no second file"):
+        ramify.read(tmp_path / "Y.new.npz")
     np.savez(tmp_path / "other.npz", a=np.ones(3))
     with pytest.raises(ramify.DataError, match="no arrays X and Y"):
         ramify.read(tmp_path / "other.npz")

@@ -113,6 +113,10 @@ def test_forms(data, pydoc):
     assert "<the>" not in page
     assert "<span" in page
     assert explanation._repr_html_() == page
+    other = next(label for label in model.labels_ if label != explanation.label)
+    model.set_catalogue({other: "the only name"})
+    assert str(model.explain(text, explanation.label)).startswith(f"{explanation.label}: score")  # not named twice
+    assert str(model.explain(text, other)).startswith(f"the only name ({other}): score")
 
 
 @pytest.mark.parametrize("make", [

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,6 +25,15 @@ class DisplayNames(Protocol):
 
     def display_name(self, label: Label, language: str | None = None) -> str:
         """Return the display name of a label; the label itself where there is none."""
+
+
+@contextmanager
+def _needed(package: str, to_install: str) -> Iterator[None]:
+    """Say what to install where an import of a package fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ImportError(f"this conversion needs {package}: pip install {to_install}") from error
 
 
 def _is_plain(array: AnyArray, dtype: Any) -> bool:
@@ -219,20 +229,20 @@ class Ranking:
 
     def to_pandas(self) -> Any:
         """Pandas DataFrame with the columns of `to_columns`."""
-        import pandas as pd
-
+        with _needed("pandas", "pandas"):
+            import pandas as pd
         return pd.DataFrame(self.to_columns())
 
     def to_polars(self) -> Any:
         """Polars DataFrame with the columns of `to_columns`."""
-        import polars as pl
-
+        with _needed("polars", "polars"):
+            import polars as pl
         return pl.DataFrame(self.to_columns())
 
     def to_arrow(self) -> Any:
         """Arrow table with the columns of `to_columns`."""
-        import pyarrow as pa
-
+        with _needed("pyarrow", "'ramify[parquet]'"):
+            import pyarrow as pa
         return pa.table(self.to_columns())
 
     # ---- display ----

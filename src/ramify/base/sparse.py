@@ -62,11 +62,20 @@ def as_csr(matrix: Any, name: str = "X") -> Csr:
     return csr
 
 
+def ascends(indptr: AnyArray, end: int | None = None) -> bool:
+    """Whether row boundaries (n + 1,) ascend from 0, to `end` if it is given, so that none lies outside.
+
+    They are compared: differences of hostile ones overflow, and look as if they ascended.
+    """
+    fits = len(indptr) > 0 and indptr[0] == 0 and (end is None or int(indptr[-1]) == end)
+    return bool(fits and not np.any(indptr[1:] < indptr[:-1]))
+
+
 def _check_structure(csr: Csr, name: str) -> None:
     """Check what native code relies on: ascending row pointers, column indices in range."""
     n, d = csr.shape
     indptr, indices = csr.indptr, csr.indices
-    if len(indptr) != n + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0):
+    if len(indptr) != n + 1 or not ascends(indptr):
         raise DataError(f"{name} is a damaged CSR matrix: its row pointers do not ascend from 0")
     nnz = int(indptr[-1])
     if len(indices) < nnz or len(csr.data) < nnz:

@@ -89,6 +89,8 @@ def read_labelled_data(name: str, args: argparse.Namespace) -> Dataset:
         hint = ""
         if data.texts is not None:
             hint = f": labels are read from the field {record_options(args).label_field!r}; --label-field names another"
+        elif data.n_labels == 0:
+            hint = ": features in an X….npz have their labels in a Y….npz next to it"
         raise DataError(f"no row of {data.name} has a label{hint}")
     return data
 

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from ramify import native
 from ramify.base.errors import DataError
-from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, indptr_from_counts
+from ramify.base.sparse import as_csr, ascends, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.index.kmeans import TreeConfig, balanced_clusters
@@ -45,7 +45,7 @@ class LabelGraph:
     n_labels: int
 
     def __post_init__(self) -> None:
-        if len(self.indptr) < 2 or self.indptr[0] != 0 or np.any(np.diff(self.indptr) < 0):
+        if len(self.indptr) < 2 or not ascends(self.indptr):
             raise DataError("the edge pointers of the label graph do not ascend from 0")
         if not self.indptr[-1] == len(self.labels) == len(self.scores):
             raise DataError(

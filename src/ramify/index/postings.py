@@ -10,7 +10,7 @@ from scipy import sparse
 
 from ramify import native
 from ramify.base.errors import ModelFormatError
-from ramify.base.sparse import normalize_rows
+from ramify.base.sparse import ascends, normalize_rows
 from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 
@@ -90,7 +90,7 @@ class Postings:
         samples = store.array(f"{prefix}samples", np.int32, ndim=1, bounds=(0, max(1, n)))
         values = store.array(f"{prefix}values", np.float32, shape=samples.shape)
         indptr = store.array(f"{prefix}indptr", np.int64, shape=(n_columns + 1,))
-        if indptr[0] != 0 or int(indptr[-1]) != len(samples) or np.any(np.diff(indptr) < 0):
+        if not ascends(indptr, len(samples)):
             raise ModelFormatError(f"{store.path}: the lists of the inverted index overlap")
         if not np.isfinite(values).all():
             raise ModelFormatError(f"{store.path}: the inverted index has values that are not finite")

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.sparse import as_csr, csr_from_parts, indptr_from_counts
+from ramify.base.sparse import as_csr, ascends, csr_from_parts, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 
@@ -39,7 +39,7 @@ class LabelTree:
     def __post_init__(self) -> None:
         n_parents = 1
         for t, indptr in enumerate(self.levels):
-            if len(indptr) != n_parents + 1 or indptr[0] != 0 or np.any(np.diff(indptr) < 0):
+            if len(indptr) != n_parents + 1 or not ascends(indptr):
                 raise DataError(f"level {t} of the tree needs {n_parents + 1} children pointers that ascend from 0")
             n_parents = int(indptr[-1])
         if not self.levels or n_parents != len(self.labels):

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -291,7 +292,10 @@ def _read_json_lines(lines: list[tuple[int, str]], path: str) -> dict[Label, Any
 
 
 def _read_skos(path: str | os.PathLike[str]) -> dict[Label, Any]:
-    """Concepts with their preferred and alternative names, notation and definition, in an order of their own."""
+    """Concepts with their preferred and alternative names, notation and definition, in an order of their own.
+
+    Names in the language that most concepts have a name in come first.
+    """
     try:
         import rdflib
         from rdflib.namespace import SKOS
@@ -311,8 +315,10 @@ def _read_skos(path: str | os.PathLike[str]) -> dict[Label, Any]:
         found = graph.subject_objects(predicate)
         return sorted((str(a), getattr(b, "language", None) or NO_LANGUAGE, str(b)) for a, b in found)
 
+    preferred = values(SKOS.prefLabel)
+    usage = Counter(language for _, language, _ in preferred)  # the first name of an entry is shown by default
     entries: dict[Label, Any] = {}
-    for concept, language, name in values(SKOS.prefLabel):
+    for concept, language, name in sorted(preferred, key=lambda value: (value[0], -usage[value[1]], *value[1:])):
         entries.setdefault(concept, {"names": {}, "synonyms": []})["names"].setdefault(language, name)
     for field_name, predicate in (("notation", SKOS.notation), ("description", SKOS.definition)):
         for concept, _, text in values(predicate):

@@ -38,6 +38,7 @@ RECORD_READERS: dict[str, Reader] = {
 }
 FORMATS = (*RECORD_READERS, "xmc", "npz")
 _SAMPLED_LINES = 50  # that decide whether a file is Annif's
+_MAX_ID_DIGITS = 10  # there are fewer labels than numbers of so many digits
 
 
 def detect_format(path: str | os.PathLike[str]) -> str:
@@ -111,7 +112,7 @@ def read(
 
     Parameters
     ----------
-    path : plain or compressed file; either file of a split XMC pair or of an X/Y pair of .npz files
+    path : plain or compressed file; either file of a split XMC pair or of an X/Y pair of .npz files, or X alone
     format : one of `FORMATS`; None: detected
     fields : text fields to read, in this order; None: ``text`` if present, else every field with a string
     label_sep : separator of labels in TSV and CSV cells
@@ -161,13 +162,13 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
         ids = [[vocabulary.ids[label] for label in row] for row in rows]
     else:
         vocabulary = LabelVocabulary(label_names)
-        for record in records:
-            wrong = [x for x in record.labels if not isinstance(x, int) or not 0 <= x < len(vocabulary)]
-            if wrong:
+        ids = [[_label_id(label, len(vocabulary)) for label in row] for row in rows]
+        for record, row in zip(records, ids, strict=True):
+            if -1 in row:
+                wrong = record.labels[row.index(-1)]
                 raise DataError(
-                    f"{bad.path}:{record.line}: label {wrong[0]!r} is not an id of the {len(vocabulary)} label names"
+                    f"{bad.path}:{record.line}: label {wrong!r} is not an id of the {len(vocabulary)} label names"
                 )
-        ids = rows  # type: ignore[assignment]
     matrix = indicator_from_lists(ids, len(vocabulary))
     return Dataset(
         matrix,
@@ -182,6 +183,13 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
         skipped=tuple(bad.skipped),
         name=name,
     )
+
+
+def _label_id(label: Label, n_labels: int) -> int:
+    """Return a label that is an id, in a cell of a table also as text; -1 for anything else."""
+    if isinstance(label, str) and label.isdecimal() and len(label) <= _MAX_ID_DIGITS:
+        label = int(label)
+    return label if isinstance(label, int) and 0 <= label < n_labels else -1
 
 
 def _relevance(records: list[Record], ids: list[list[int]], matrix: Csr) -> Csr:

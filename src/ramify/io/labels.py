@@ -11,7 +11,7 @@ from scipy import sparse
 
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.frames import as_array, column_names, is_frame, is_missing, numeric_matrix, to_list, to_python
-from ramify.base.sparse import indicator, indicator_from_lists, indptr_from_counts
+from ramify.base.sparse import ascends, indicator, indicator_from_lists, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, Label
 from ramify.io.store import Store, StoreWriter
 
@@ -139,7 +139,7 @@ class LabelVocabulary(Sequence[Label]):
             return cls._range(n)
         text = store.array(f"{prefix}_text", np.uint8, ndim=1)
         offsets = store.array(f"{prefix}_offsets", np.int64, shape=(n + 1,))
-        if offsets[0] != 0 or int(offsets[-1]) != len(text) or np.any(offsets[1:] < offsets[:-1]):
+        if not ascends(offsets, len(text)):
             raise ModelFormatError("the offsets of the labels do not match their text")
         return cls._mapped(text, offsets, kind == "tagged")
 

@@ -1,7 +1,7 @@
 """Matrices in .npz files, without pickle.
 
 A file has the CSR arrays of X and Y and the label names. A pair of files written by `scipy.sparse.save_npz`, `X….npz`
-and `Y….npz`, is read too.
+and `Y….npz`, is read too; a matrix without such a second file is features without labels.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[Csr | FloatArray, Csr, Label
         features = _dense(arrays["X"], file) if "X" in arrays else as_csr(_csr(arrays, "X_", file), f"{file}: X")
         labels = indicator(_csr(arrays, "Y_", file), f"{file}: Y")
         return features, labels, _names(arrays, labels.shape[1], file)
-    features_file, labels_file = _pair(file)
-    labels = indicator(_csr(_arrays(labels_file), "", labels_file), str(labels_file))
+    features_file, labels_file = _pair(file, is_matrix=set(_PARTS) <= arrays.keys())
     features = as_csr(_csr(_arrays(features_file), "", features_file), str(features_file))
+    if labels_file is None:
+        return features, indicator(sparse.csr_matrix((features.shape[0], 0), dtype=np.float32)), LabelVocabulary([])
+    labels = indicator(_csr(_arrays(labels_file), "", labels_file), str(labels_file))
     return features, labels, LabelVocabulary(range(labels.shape[1]))
 
 
@@ -93,10 +95,13 @@ def _dense(matrix: Any, file: Path) -> FloatArray:
     return np.ascontiguousarray(matrix, np.float32)
 
 
-def _pair(file: Path) -> tuple[Path, Path]:
+def _pair(file: Path, is_matrix: bool) -> tuple[Path, Path | None]:
+    """Files of features and labels; None for the labels of a matrix that is alone."""
     for mine, other in (("X", "Y"), ("Y", "X")):
         if file.name.startswith(mine):
             sibling = file.with_name(other + file.name[1:])
             if sibling.exists():
                 return (file, sibling) if mine == "X" else (sibling, file)
+    if is_matrix and not file.name.startswith("Y"):
+        return file, None
     raise DataError(f"{file}: no arrays X and Y, and no second file of an X…/Y… pair next to it")

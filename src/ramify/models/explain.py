@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.types import Label
 from ramify.rank.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explana
     return Explanation(
         document,
         label,
-        None if model.catalogue_ is None else model.catalogue_.display_name(label),
+        _name_of(model, label),
         float(ranking.scores[0, 0]),
         probability,
         method,
@@ -62,6 +63,12 @@ def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explana
         removed,
         model._explain_neighbors(inputs, label_id),
     )
+
+
+def _name_of(model: Model, label: Label) -> str | None:
+    """Return the name of a label in the catalogue of the model, if there is one."""
+    entry = None if model.catalogue_ is None else model.catalogue_.get_entry(label)
+    return None if entry is None else entry.name()
 
 
 def _one_row(x: Any) -> Any:

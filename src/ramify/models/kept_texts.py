@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ramify.base.errors import ModelFormatError
-from ramify.base.sparse import indptr_from_counts
+from ramify.base.sparse import ascends, indptr_from_counts
 from ramify.base.types import ByteArray, Csr, IntArray, LongArray
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
@@ -76,6 +76,6 @@ class KeptTexts:
         labels = store.array(f"{prefix}labels", np.int32, ndim=1, bounds=(0, max(1, n_labels)))
         offsets = store.array(f"{prefix}offsets", np.int64, shape=(n + 1,), bounds=(0, len(text) + 1))
         indptr = store.array(f"{prefix}label_indptr", np.int64, shape=(n + 1,), bounds=(0, len(labels) + 1))
-        if np.any(np.diff(offsets) < 0) or np.any(np.diff(indptr) < 0):
+        if not (ascends(offsets) and ascends(indptr)):
             raise ModelFormatError(f"{store.path}: the training texts overlap")
         return cls(text, offsets, labels, indptr)

@@ -20,7 +20,7 @@ import numpy as np
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.sparse import keep_entries
+from ramify.base.sparse import ascends, keep_entries
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, ByteArray, Csr, FloatArray, IntArray
 from ramify.features.concat import Concat
@@ -244,8 +244,7 @@ class KNN(FeatureModel):
         self.frequency_ = FrequencyOrder.of(self.label_counts_.counts)
         self.sample_labels_ = store.array("sample_labels", np.int32, ndim=1, bounds=(0, max(1, self.n_labels)))
         self.label_indptr_ = store.array("label_indptr", np.int64, shape=(n + 1,))
-        indptr = self.label_indptr_
-        if indptr[0] != 0 or int(indptr[-1]) != len(self.sample_labels_) or np.any(np.diff(indptr) < 0):
+        if not ascends(self.label_indptr_, len(self.sample_labels_)):
             raise ModelFormatError(f"{store.path}: the labels of the samples overlap")
         self.weights_ = store.array("weights", np.float32, shape=(n,)) if state.get("is_weighted") is True else None
         if self.weights_ is not None and not (np.isfinite(self.weights_).all() and self.weights_.min(initial=0) >= 0):

@@ -16,7 +16,7 @@ import numpy as np
 
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
-from ramify.base.sparse import indptr_from_counts, is_stored
+from ramify.base.sparse import ascends, indptr_from_counts, is_stored
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.features.names import NameIndex, without_qualifiers
@@ -293,8 +293,7 @@ class LabelMatcher(Model):
         self.entry_labels_ = store.array("entry_labels", np.int32, ndim=1, bounds=(0, max(1, n_labels)))
         m = len(self.entry_labels_)
         self.entry_indptr_ = store.array("entry_indptr", np.int64, shape=(self.names_.n_names + 1,))
-        indptr = self.entry_indptr_
-        if indptr[0] != 0 or int(indptr[-1]) != m or np.any(np.diff(indptr) < 0):
+        if not ascends(self.entry_indptr_, m):
             raise ModelFormatError(f"{store.path}: the labels of the names overlap")
         self.entry_facts_ = store.array("entry_facts", np.float32, shape=(m, 4))
         if not np.isfinite(self.entry_facts_).all():

@@ -140,6 +140,38 @@ def rank_blended(
     return _core.rank_blended(classifiers, beta, candidates, similarities, embeddings, k, threads)
 
 
+def rank_beside(
+    classifiers: tuple[FloatArray, FloatArray],
+    beta: float,
+    shortlist: tuple[IntArray, FloatArray],
+    candidates: tuple[IntArray, FloatArray],
+    embeddings: FloatArray,
+    k: int,
+    threads: int,
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    """Ids and blended scores (n, k) of candidates beside a shortlist, and the best scores (n,) of the shortlist.
+
+    Both are ids and similarities, (n, m) and (n, s). The scores are relative to the shortlist, of which the candidates
+    may have labels; otherwise as `rank_blended`.
+    """
+    (listed, listed_similarities), (ids, similarities), n = shortlist, candidates, len(embeddings)
+    if (
+        listed.shape != listed_similarities.shape
+        or ids.shape != similarities.shape
+        or not len(listed) == len(ids) == n
+        or k < 1
+        or classifiers[0].shape[1] != embeddings.shape[1]
+    ):
+        raise ValueError(
+            f"the shortlist is {listed.shape}, {listed_similarities.shape}, candidates are {ids.shape}, "
+            f"{similarities.shape}, embeddings are {embeddings.shape}, classifiers are {classifiers[0].shape}; k = {k}"
+        )
+    listed, ids = np.ascontiguousarray(listed, np.int32), np.ascontiguousarray(ids, np.int32)
+    listed_similarities = np.ascontiguousarray(listed_similarities, np.float32)
+    similarities = np.ascontiguousarray(similarities, np.float32)
+    return _core.rank_beside(classifiers, beta, listed, listed_similarities, ids, similarities, embeddings, k, threads)
+
+
 def score_edges(
     indptr: LongArray, edges: tuple[FloatArray, FloatArray, FloatArray], log_beta: float, threads: int
 ) -> None:

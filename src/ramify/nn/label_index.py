@@ -90,6 +90,8 @@ class LabelIndex:
         index = label_filter.prepared(self.index, lambda: self.index.restricted(label_filter.allowed))
         queries = native.matrix.unit_rows(np.ascontiguousarray(embeddings, np.float32), threads)
         frequent = np.flatnonzero(label_filter.allowed[self.frequent])
+        if index is not None and len(frequent) == 0:
+            return index.search_unit(queries, min(k, len(index)), threads)
         embeddings = np.ascontiguousarray(self.frequent_embeddings[frequent])
         similarities = native.matrix.dense_products(embeddings, queries, threads)
         ids: IntArray = np.broadcast_to(self.frequent[frequent], similarities.shape)

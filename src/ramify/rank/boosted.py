@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from ramify import native
 from ramify.base.errors import ModelFormatError
+from ramify.base.sparse import ascends
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 
@@ -72,7 +73,7 @@ class BoostedTrees:
         masks = store.array(f"{prefix}masks", np.uint32, shape=features.shape)
         leaves = store.array(f"{prefix}leaves", np.float32, shape=(n, MAX_LEAVES))
         indptr = store.array(f"{prefix}indptr", np.int64, shape=(n + 1,))
-        if indptr[0] != 0 or int(indptr[-1]) != len(features) or np.any(np.diff(indptr) < 0):
+        if not ascends(indptr, len(features)):
             raise ModelFormatError(f"{store.path}: the boosted trees overlap")
         if not (np.isfinite(leaves).all() and np.isfinite(thresholds).all() and np.isfinite(bias)):
             raise ModelFormatError(f"{store.path}: the boosted trees have values that are not finite")

@@ -20,7 +20,7 @@ from ramify import native
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import as_csr, csr_from_parts, same_pattern
+from ramify.base.sparse import as_csr, ascends, csr_from_parts, same_pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 
@@ -207,7 +207,7 @@ def _check_shapes(n: int, Y: Csr, M: Csr | None, clusters: LongArray) -> None:
     n_labels, n_clusters = Y.shape[1], len(clusters) - 1
     if Y.shape[0] != n:
         raise DataError(f"X has {n} rows, Y has {Y.shape[0]}")
-    if clusters[0] != 0 or clusters[-1] != n_labels or np.any(np.diff(clusters) < 0):
+    if not ascends(clusters, n_labels):
         raise DataError(f"clusters must be pointers that ascend from 0 to the number of labels, {n_labels}")
     if M is not None and M.shape != (n, n_clusters):
         raise DataError(f"M must be {n} samples × {n_clusters} clusters; it is {M.shape[0]} × {M.shape[1]}")

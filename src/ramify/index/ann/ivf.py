@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from ramify import native
 from ramify.base.errors import ModelFormatError
-from ramify.base.sparse import indptr_from_counts
+from ramify.base.sparse import ascends, indptr_from_counts
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.index.ann.faiss_index import import_faiss, single_threaded
 from ramify.native.ann import Codes
@@ -123,6 +123,6 @@ class IvfIndex:
             arrays[name].dtype == dtype and arrays[name].shape == shape
             for (name, dtype), shape in zip(ARRAYS.items(), shapes, strict=True)
         )
-        if not consistent or n < 1 or nlist < 1 or indptr[0] != 0 or indptr[-1] != n or np.any(np.diff(indptr) < 0):
+        if not consistent or n < 1 or nlist < 1 or not ascends(indptr, n):
             raise ModelFormatError("the arrays of the IVF index have inconsistent shapes or types")
         return cls((centroid_codes, centroid_scales), indptr, vectors, (codes, scales))

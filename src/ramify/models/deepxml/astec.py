@@ -28,13 +28,13 @@ from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import csr_from_parts, indptr_from_counts, pattern
+from ramify.base.sparse import ascends, csr_from_parts, indptr_from_counts, pattern
 from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
 from ramify.index.ann import AnnIndex
 from ramify.index.label_graph import build_clusters
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
-from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval, add_candidates
+from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval
 from ramify.models.encoded import SplitSamples
 from ramify.models.memory import DataSizes
 from ramify.nn.checkpoint import CheckpointDirectory
@@ -197,11 +197,10 @@ class Astec(DeepXMLModel):
         )
 
     def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
-        frozen, n_labels = self.encoder_.encode(samples, threads), len(self.classifiers_[1])
-        found = self._search(frozen, n_labels, k, threads)
-        if allowed is not None:
-            found = add_candidates(found, self._search_allowed(frozen, allowed, threads), n_labels)
-        return Retrieval(*found, self.transfer_.encode(Samples(Mixed.of(frozen)), threads))
+        frozen = self.encoder_.encode(samples, threads)
+        found = self._search(frozen, len(self.classifiers_[1]), k, threads)
+        more = None if allowed is None else self._search_allowed(frozen, allowed, threads)
+        return Retrieval(*found, self.transfer_.encode(Samples(Mixed.of(frozen)), threads), more)
 
     def _indexes(self) -> dict[str, AnnIndex]:
         return {"labels": self.label_index_.index, "samples": self.sample_index_}
@@ -225,8 +224,7 @@ class Astec(DeepXMLModel):
         n_samples = max(1, len(indptr) - 1)
         self.sample_index_ = AnnIndex.load_from(store, state.get("samples"), "samples_", dim, n_samples)
         labels = store.array("sample_labels", np.int32, ndim=1, bounds=(0, self.n_labels))
-        fits = len(indptr) == len(self.sample_index_) + 1 and indptr[0] == 0 and indptr[-1] == len(labels)
-        if not fits or np.any(np.diff(indptr) < 0):
+        if len(indptr) != len(self.sample_index_) + 1 or not ascends(indptr, len(labels)):
             raise ModelFormatError(f"{store.path}: the labels of the indexed samples do not match them")
         self.sample_labels_ = indptr, labels
         return dim

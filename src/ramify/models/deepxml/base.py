@@ -47,11 +47,15 @@ CALIBRATED_LABELS = 100
 
 
 class Retrieval(NamedTuple):
-    """Candidates (n, k) with their similarities, and the embeddings (n, D) that the classifiers see."""
+    """Candidates (n, k) with their similarities, and the embeddings (n, D) that the classifiers see.
+
+    With a filter `allowed` are ids and similarities (n, m) of the nearest allowed labels; some may be candidates.
+    """
 
     ids: IntArray
     similarities: FloatArray
     phi: FloatArray
+    allowed: tuple[IntArray, FloatArray] | None = None
 
 
 class AllowedLabels(NamedTuple):
@@ -78,6 +82,8 @@ class DeepXMLModel(EncodedModel):
     """
 
     scores_are_probabilities: ClassVar[bool] = True
+    similarity_is_absolute: ClassVar[bool] = False
+    """Whether the similarity of a label is the same among all labels and among the allowed ones."""
 
     shortlist_size: int = param(
         300, "labels that are retrieved for a sample, in training and in prediction; more raise recall and cost", low=1
@@ -180,7 +186,7 @@ class DeepXMLModel(EncodedModel):
 
     @abstractmethod
     def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
-        """Retrieve k candidates of each sample, and the nearest allowed labels beside them."""
+        """Retrieve k candidates of each sample, and the nearest allowed labels."""
 
     def _rank_samples(self, samples: Samples, k: int, threads: int, label_filter: LabelFilter | None = None) -> Ranked:
         """Rank the best labels; with a filter, the best allowed ones."""
@@ -197,7 +203,7 @@ class DeepXMLModel(EncodedModel):
             return self._rank_allowed(samples, k, threads, label_filter)
         n_labels = len(self.classifiers_[1])
         width = min(self.shortlist_size, n_labels)
-        ids, similarities, phi = self._retrieve(samples, width, threads)
+        ids, similarities, phi, _ = self._retrieve(samples, width, threads)
         n_ranked = min(k, width) if self.reranker_ is None else width
         ids, scores = native.neural.rank_blended(
             self.classifiers_, self.beta_, ids, sigmoid_scores(ids, similarities), phi, n_ranked, threads
@@ -206,7 +212,7 @@ class DeepXMLModel(EncodedModel):
             ids, scores = self.reranker_.rank(samples, ids, scores, min(k, width), threads)
         best = scores[:, :1]
         if k > width:  # labels beyond the shortlist follow by similarity
-            more, similarities, _ = self._retrieve(samples, k, threads)
+            more, similarities, *_ = self._retrieve(samples, k, threads)
             more = unlisted(more, ids, n_labels)
             ids, scores = append_labels(ids, scores, more, sigmoid_scores(more, similarities), k, threads)
         return Ranked(ids, scores, best)
@@ -214,7 +220,15 @@ class DeepXMLModel(EncodedModel):
     def _rank_allowed(self, samples: Samples, k: int, threads: int, label_filter: LabelFilter) -> Ranked:
         """Rank the best allowed labels; their scores are relative to the usual candidates, as without a filter."""
         width = min(self.shortlist_size, len(self.classifiers_[1]))
-        ids, similarities, phi = self._retrieve(samples, width, threads, AllowedLabels(label_filter, max(k, width)))
+        retrieved = self._retrieve(samples, width, threads, AllowedLabels(label_filter, max(k, width)))
+        ids, similarities, phi, allowed = retrieved
+        assert allowed is not None
+        if self.similarity_is_absolute and self.reranker_ is None and len(label_filter) <= width:
+            # All allowed labels were retrieved; they are ranked alone.
+            parts = (ids, sigmoid_scores(ids, similarities)), (allowed[0], sigmoid_scores(*allowed))
+            found = native.neural.rank_beside(self.classifiers_, self.beta_, *parts, phi, k, threads)
+            return Ranked(*found[:2], found[2][:, None])
+        ids, similarities = add_candidates((ids, similarities), allowed, self.n_labels)
         similarity_scores = sigmoid_scores(ids, similarities)
         scores = scores_among(self.classifiers_, self.beta_, ids, similarity_scores, phi, width, threads)
         is_allowed = (ids >= 0) & label_filter.allowed[np.maximum(ids, 0)]
@@ -256,11 +270,11 @@ class DeepXMLModel(EncodedModel):
         mask[label_id] = True
         width = min(self.shortlist_size, self.n_labels)
         samples, allowed = self._transform_samples(inputs), AllowedLabels(LabelFilter(mask), 1)
-        ids, similarities, phi = self._retrieve(samples, width, 1, allowed)
-        weights, bias = self.classifiers_
+        retrieved = self._retrieve(samples, width, 1, allowed)
+        assert retrieved.allowed is not None
+        (weights, bias), phi, (ids, similarities) = self.classifiers_, retrieved.phi, retrieved.allowed
         parts = {"beta": self.beta_, "logit of the classifier": float(phi[0] @ weights[label_id] + bias[label_id])}
-        at = np.flatnonzero(ids[0] == label_id)
-        return parts | ({"cosine similarity": float(similarities[0, at[0]])} if len(at) else {})
+        return parts | ({"cosine similarity": float(similarities[0, 0])} if (ids[0] == label_id).any() else {})
 
     def _transformers(self) -> list[Transformer]:
         encoders: list[Encoder] = [self.encoder_]

@@ -29,7 +29,7 @@ from ramify.base.config import param
 from ramify.base.threads import blas_threads
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
-from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval, add_candidates
+from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval
 from ramify.models.encoded import SplitSamples
 from ramify.models.memory import DataSizes
 from ramify.nn.checkpoint import CheckpointDirectory
@@ -51,6 +51,7 @@ class LightDXML(DeepXMLModel):
     """
 
     kind: ClassVar[str] = "lightdxml"
+    similarity_is_absolute: ClassVar[bool] = True
     default_epochs: ClassVar[int | None] = 6
     """Fewer than other models need, since shortlists are refreshed with the encoder."""
 
@@ -116,11 +117,10 @@ class LightDXML(DeepXMLModel):
 
     def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
         phi = self.encoder_.encode(samples, threads)
-        found = self.label_index_.search(phi, k, threads)
+        found, more = self.label_index_.search(phi, k, threads), None
         if allowed is not None:
             more = self.label_index_.search_allowed(phi, allowed.k, threads, allowed.label_filter)
-            found = add_candidates(found, more, len(self.classifiers_[1]))
-        return Retrieval(*found, phi)
+        return Retrieval(*found, phi, more)
 
     def _indexes(self) -> dict[str, AnnIndex]:
         return {"labels": self.label_index_.index}

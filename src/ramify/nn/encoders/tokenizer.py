@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ramify.base.sparse import ascends
 from ramify.base.types import AnyArray
 from ramify.nn.encoders.cache import cache_directory, cached, digest_of
 from ramify.nn.encoders.tokens import Tokens
@@ -46,9 +47,7 @@ class TextTokenizer:
                 and indptr.shape == (len(texts) + 1,)
                 and ids.dtype == np.int32
                 and ids.ndim == 1
-                and indptr[0] == 0
-                and indptr[-1] == len(ids)
-                and bool(np.all(np.diff(indptr) >= 0))
+                and ascends(indptr, len(ids))
                 and (len(ids) == 0 or (ids.min() >= 0 and ids.max() < self._tokenizer.get_vocab_size()))
             )
 
