@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts, indptr_from_counts, normalize_rows
+from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, Label, LongArray
 from ramify.distributed.task import Job, Shard
 from ramify.io.dataset import Dataset
@@ -192,18 +194,15 @@ def encode_labels(job: Job) -> dict[str, Any]:
 
 def take_rows(shards: Sequence[Shard], first_rows: Sequence[int], rows: LongArray | None, n_features: int) -> Csr:
     """Rows of X, ascending, from the shards of its blocks; None: all. Only the rows that are needed are read."""
-    parts: list[Csr] = []
-    bounds = None if rows is None else np.searchsorted(rows, [*first_rows, np.iinfo(np.int64).max])
-    for i, shard in enumerate(shards):
-        if rows is None or bounds is None:
-            parts.append(shard.csr("X"))
-        elif bounds[i] < bounds[i + 1]:
-            parts.append(shard.csr("X")[rows[bounds[i] : bounds[i + 1]] - first_rows[i]])
-    if not parts:
+    bounds = [*first_rows, np.iinfo(np.int64).max]
+    if rows is None:
+        rows = np.arange(first_rows[-1] + shards[-1].result["n"], dtype=np.int64)
+    needed = np.flatnonzero(np.diff(np.searchsorted(rows, bounds)))
+    if not len(needed):
         return sparse.csr_matrix((0, n_features), dtype=np.float32)
-    counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    indptr = indptr_from_counts(counts)
-    index = np.int32 if indptr[-1] < 2**31 else np.int64
-    indices = np.concatenate([part.indices for part in parts]).astype(index, copy=False)
-    data = np.concatenate([part.data for part in parts])
-    return csr_from_parts(data, indices, indptr.astype(index), (len(counts), n_features))
+    parts = [shards[i].csr("X") for i in needed.tolist()]
+    # The rows of the blocks that are needed, as if there were no others.
+    begins = indptr_from_counts([part.shape[0] for part in parts])[:-1]
+    firsts = np.asarray(first_rows, np.int64)[needed]
+    rows = rows + (begins - firsts)[np.searchsorted(firsts, rows, side="right") - 1]
+    return native.matrix.take_rows(parts, rows, resolve_threads(None))

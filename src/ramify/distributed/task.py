@@ -30,7 +30,7 @@ from ramify.base.sparse import csr_from_parts, indptr_from_counts
 from ramify.base.types import AnyArray, Csr
 from ramify.io.store import Store, StoreWriter
 
-VERSION = 1
+VERSION = 2
 """Part of the name of every task; raised when the content of shards changes."""
 KIND = "shard"
 
@@ -94,11 +94,20 @@ class Outcome(NamedTuple):
 
 
 class Shard:
-    """The result of a task, memory-mapped."""
+    """The result of a task, memory-mapped. It is opened when it is read."""
 
     def __init__(self, path: Path) -> None:
-        self.store = Store(path)
-        self.result: dict[str, Any] = self.store.state
+        self._path = path
+
+    @cached_property
+    def store(self) -> Store:
+        """The opened directory."""
+        return Store(self._path, lazy=True)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the task has found beside its arrays."""
+        return self.store.state
 
     def array(self, name: str) -> AnyArray:
         """Memory-map an array."""
@@ -107,22 +116,32 @@ class Shard:
             raise ModelFormatError(f"{self.store.path} has no array {name!r}")
         return self.store.array(name, entry["dtype"])
 
+    def _entries(self, name: str, entries: slice) -> tuple[AnyArray, AnyArray]:
+        """Column indices and values of some entries of a matrix; values that are all 1 are not stored."""
+        indices = self.array(f"{name}_indices")[entries]
+        if f"{name}_data.npy" not in self.store.files:
+            return indices, np.ones(len(indices), np.float32)
+        return indices, self.array(f"{name}_data")[entries]
+
+    def _shape(self, name: str) -> tuple[int, int]:
+        n, m = self.result["shapes"][name]
+        return n, m
+
     def csr(self, name: str) -> Csr:
         """Memory-map a matrix."""
-        arrays = [self.array(f"{name}_{part}") for part in ("data", "indices", "indptr")]
-        return csr_from_parts(arrays[0], arrays[1], arrays[2], tuple(self.array(f"{name}_shape").tolist()))
+        indices, data = self._entries(name, slice(None))
+        return csr_from_parts(data, indices, self.array(f"{name}_indptr"), self._shape(name))
 
     def rows(self, name: str, begin: int, end: int) -> Csr:
         """Rows begin to end of a matrix that `Job.write_rows` wrote; only they are read."""
-        ids, indptr, shape = self.array(f"{name}_ids"), self.array(f"{name}_indptr"), self.array(f"{name}_shape")
+        ids, indptr = self.array(f"{name}_ids"), self.array(f"{name}_indptr")
         first, last = np.searchsorted(ids, [begin, end])
         counts = np.zeros(end - begin, np.int64)
         counts[ids[first:last] - begin] = np.diff(indptr[first : last + 1])
-        entries = slice(int(indptr[first]), int(indptr[last]))
-        indices, data = self.array(f"{name}_indices")[entries], self.array(f"{name}_data")[entries]
+        indices, data = self._entries(name, slice(int(indptr[first]), int(indptr[last])))
         index = np.int32 if len(indices) < 2**31 else np.int64
         found = indptr_from_counts(counts).astype(index)
-        return csr_from_parts(data, indices.astype(index, copy=False), found, (end - begin, int(shape[1])))
+        return csr_from_parts(data, indices.astype(index, copy=False), found, (end - begin, self._shape(name)[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,29 +153,33 @@ class Job:
     params, paths : as of the task
     inputs : its shards, opened
     writer : takes the arrays of the result; the function returns all else, as JSON
+    shapes : of the matrices of the result, by name
     """
 
     params: dict[str, Any]
     paths: list[str]
     inputs: dict[str, list[Shard]]
     writer: StoreWriter
+    shapes: dict[str, list[int]] = field(default_factory=dict)
 
     def write_csr(self, name: str, matrix: Csr) -> None:
         """Write a matrix; both index arrays with as many bits as the larger needs."""
         index = np.int32 if matrix.nnz < 2**31 else np.int64
-        self.writer.array(f"{name}_data", np.asarray(matrix.data, np.float32))
-        self.writer.array(f"{name}_indices", matrix.indices.astype(index, copy=False))
         self.writer.array(f"{name}_indptr", matrix.indptr.astype(index, copy=False))
-        self.writer.array(f"{name}_shape", np.array(matrix.shape, np.int64))
+        self._write_entries(name, matrix, index)
 
     def write_rows(self, name: str, matrix: Csr) -> None:
         """Write a matrix with many empty rows, of which `Shard.rows` reads a range."""
         ids = np.flatnonzero(np.diff(matrix.indptr))
         self.writer.array(f"{name}_ids", ids.astype(np.int32))
         self.writer.array(f"{name}_indptr", matrix.indptr[np.append(ids, matrix.shape[0])].astype(np.int64))
-        self.writer.array(f"{name}_indices", matrix.indices.astype(np.int32, copy=False))
-        self.writer.array(f"{name}_data", np.asarray(matrix.data, np.float32))
-        self.writer.array(f"{name}_shape", np.array(matrix.shape, np.int64))
+        self._write_entries(name, matrix, np.int32)
+
+    def _write_entries(self, name: str, matrix: Csr, index: type[np.int32 | np.int64]) -> None:
+        self.writer.array(f"{name}_indices", matrix.indices.astype(index, copy=False))
+        if not np.all(matrix.data == 1):
+            self.writer.array(f"{name}_data", np.asarray(matrix.data, np.float32))
+        self.shapes[name] = [int(n) for n in matrix.shape]
 
 
 def shard_path(work_dir: str | os.PathLike[str], key: str) -> Path:
@@ -203,6 +226,7 @@ def _run(work_dir: str, path: Path, call: dict[str, Any]) -> None:
     )
     inputs = {role: [Shard(shard_path(work_dir, key)) for key in keys] for role, keys in call["inputs"].items()}
     with StoreWriter(path, durable=False) as writer:  # a shard is checked by its hashes before it is used again
-        result = function(Job(call["params"], call["paths"], inputs, writer))
+        job = Job(call["params"], call["paths"], inputs, writer)
+        result = function(job)
         if result is not None:  # otherwise the function has written a manifest of its own
-            writer.manifest(KIND, {"function": call["function"]}, result)
+            writer.manifest(KIND, {"function": call["function"]}, {**result, "shapes": job.shapes})

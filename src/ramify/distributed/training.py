@@ -160,7 +160,8 @@ class _Training:
             raise DataError("no row has a label; there is nothing to train on")
         features, kind = None, "sparse"
         if "sparse" in kinds:
-            X = self._map_blocks("copying features", "take_features", files, blocks, {}, {})
+            of_blocks = {"file": [files[block.file] for block in blocks]}
+            X = self._map_blocks("copying features", "take_features", blocks, {}, of_blocks)
             n_features = found[0]["n_features"]
         else:
             kind = "fields" if "fields" in kinds else "text"
@@ -171,15 +172,15 @@ class _Training:
         return _Data(kind, n, n_labels, n_features, n_entries, blocks, labels, Y, X, features)
 
     def _map_blocks(
-        self, title: str, function: str, files: list[Task], blocks: list[Block], params: dict[str, Any],
-        inputs: dict[str, list[Task]],
+        self, title: str, function: str, blocks: list[Block], params: dict[str, Any], of_blocks: dict[str, list[Task]],
+        inputs: dict[str, list[Task]] | None = None,
     ) -> list[Task]:  # fmt: skip
-        """Run a task of features for each block of rows."""
+        """Run a task of features for each block of rows; it reads the block's input of each role, and all `inputs`."""
         return self._run.run(title, [
             Task(f"{title}: rows {b.first} to {b.first + b.end - b.begin}", f"feature_tasks:{function}",
                  {**params, "begin": b.begin, "end": b.end, **({"first": b.first} if "n" in params else {})},
-                 {"file": [files[b.file]], **inputs}, cost=b.end - b.begin)
-            for b in blocks
+                 {**{role: [tasks[i]] for role, tasks in of_blocks.items()}, **(inputs or {})}, cost=b.end - b.begin)
+            for i, b in enumerate(blocks)
         ])  # fmt: skip
 
     def _make_features(
@@ -188,23 +189,26 @@ class _Training:
         """Vocabulary and weights of all texts, then X by blocks."""
         base = {"features": self._model.features.to_dict(), "names": names}
         parts = feature_parts(self._model.features)
+        texts = {"file": [files[block.file] for block in blocks]}
         found: list[Task] = []
         if any(tfidf.stemmer == "auto" for tfidf in parts):
-            found = self._map_blocks("finding languages", "find_languages", files, blocks, {**base, "n": n}, {})
+            found = self._map_blocks("finding languages", "find_languages", blocks, {**base, "n": n}, texts)
         languages = self._one("finding languages", "feature_tasks:main_languages", base, {"languages": found})
-        counts = self._map_blocks("counting terms", "count_block", files, blocks, base, {"languages": [languages]})
+        given = {"languages": [languages]}
+        counted = {"counts": self._map_blocks("counting terms", "count_block", blocks, base, texts, given)}
+        counts = counted["counts"]
         while len(counts) > MERGED:
             counts = self._run.run("merging terms", [
                 Task(f"merging terms {i}", "feature_tasks:merge_blocks", base, {"counts": counts[i : i + MERGED]})
                 for i in range(0, len(counts), MERGED)
             ])  # fmt: skip
-        inputs = {"counts": counts, "languages": [languages]}
+        inputs = {"counts": counts, **given}
         features = self._one("learning terms", "feature_tasks:learn_terms", {**base, "n": n}, inputs)
         if any(tfidf.subwords is not None for tfidf in parts):
             terms = {"terms": [features]}
-            dfs = self._map_blocks("counting parts of words", "count_parts", files, blocks, base, terms)
+            dfs = self._map_blocks("counting parts of words", "count_parts", blocks, base, counted, terms)
             features = self._one("learning weights", "feature_tasks:learn_weights", base, {**terms, "parts": dfs})
-        X = self._map_blocks("making features", "transform", files, blocks, base, {"features": [features]})
+        X = self._map_blocks("making features", "transform", blocks, base, counted, {"features": [features]})
         return features, X
 
     # ---- tree ----
