@@ -82,6 +82,7 @@ class Outcome(NamedTuple):
     is_lost : whether the worker died
     log : the traceback
     host, seconds, peak : where it ran, the processor time, and the largest memory of its process in bytes
+    n_read, n_written : bytes of arrays of other shards that it read, and of its own shard
     """
 
     error: str = ""
@@ -91,13 +92,21 @@ class Outcome(NamedTuple):
     host: str = ""
     seconds: float = 0.0
     peak: int = 0
+    n_read: int = 0
+    n_written: int = 0
 
 
 class Shard:
-    """The result of a task, memory-mapped. It is opened when it is read."""
+    """The result of a task, memory-mapped. It is opened when it is read.
+
+    Attributes
+    ----------
+    n_read : bytes of arrays, or of the parts of them, that were asked for
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self.n_read = 0
 
     @cached_property
     def store(self) -> Store:
@@ -111,6 +120,11 @@ class Shard:
 
     def array(self, name: str) -> AnyArray:
         """Memory-map an array."""
+        array = self._map(name)
+        self.n_read += array.nbytes
+        return array
+
+    def _map(self, name: str) -> AnyArray:
         entry = self.store.files.get(f"{name}.npy")
         if entry is None:
             raise ModelFormatError(f"{self.store.path} has no array {name!r}")
@@ -118,27 +132,30 @@ class Shard:
 
     def _entries(self, name: str, entries: slice) -> tuple[AnyArray, AnyArray]:
         """Column indices and values of some entries of a matrix; values that are all 1 are not stored."""
-        indices = self.array(f"{name}_indices")[entries]
+        indices = self._map(f"{name}_indices")[entries]
         if f"{name}_data.npy" not in self.store.files:
             return indices, np.ones(len(indices), np.float32)
-        return indices, self.array(f"{name}_data")[entries]
+        return indices, self._map(f"{name}_data")[entries]
 
     def _shape(self, name: str) -> tuple[int, int]:
         n, m = self.result["shapes"][name]
         return n, m
 
-    def csr(self, name: str) -> Csr:
-        """Memory-map a matrix."""
+    def csr(self, name: str, n_rows: int | None = None) -> Csr:
+        """Memory-map a matrix, of which `n_rows` rows will be read; None: all."""
         indices, data = self._entries(name, slice(None))
-        return csr_from_parts(data, indices, self.array(f"{name}_indptr"), self._shape(name))
+        shape, indptr = self._shape(name), self.array(f"{name}_indptr")
+        self.n_read += (indices.nbytes + data.nbytes) * (shape[0] if n_rows is None else n_rows) // max(1, shape[0])
+        return csr_from_parts(data, indices, indptr, shape)
 
     def rows(self, name: str, begin: int, end: int) -> Csr:
         """Rows begin to end of a matrix that `Job.write_rows` wrote; only they are read."""
-        ids, indptr = self.array(f"{name}_ids"), self.array(f"{name}_indptr")
+        ids, indptr = self._map(f"{name}_ids"), self._map(f"{name}_indptr")
         first, last = np.searchsorted(ids, [begin, end])
         counts = np.zeros(end - begin, np.int64)
         counts[ids[first:last] - begin] = np.diff(indptr[first : last + 1])
         indices, data = self._entries(name, slice(int(indptr[first]), int(indptr[last])))
+        self.n_read += int(last - first) * (ids.itemsize + indptr.itemsize) + indices.nbytes + data.nbytes
         index = np.int32 if len(indices) < 2**31 else np.int64
         found = indptr_from_counts(counts).astype(index)
         return csr_from_parts(data, indices.astype(index, copy=False), found, (end - begin, self._shape(name)[1]))
@@ -191,18 +208,35 @@ def run_task(work_dir: str, call: dict[str, Any], threads: int) -> Outcome:
     """Run a task in this process, unless its shard is there."""
     # Memory and time of the whole process: a worker runs one task at a time.
     started = time.process_time()
+    _reset_peak()
     error, log, is_data_error = "", "", False
+    n_read = n_written = 0
     try:
         path = shard_path(work_dir, call["key"])
         with _default_threads(threads):
             if not path.exists():
-                _run(work_dir, path, call)
+                n_read, n_written = _run(work_dir, path, call)
     except Exception as found:
         error, log = f"{type(found).__name__}: {found}", traceback.format_exc()
         is_data_error = isinstance(found, DataError) and not isinstance(found, ModelFormatError)
+    seconds = time.process_time() - started
+    return Outcome(error, is_data_error, False, log, socket.gethostname(), seconds, _peak(), n_read, n_written)
+
+
+def _reset_peak() -> None:
+    """Let `_peak` begin anew, where the system can: a worker runs several tasks."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    """Return the largest memory of this process in bytes."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
     unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return Outcome(error, is_data_error, False, log, socket.gethostname(), time.process_time() - started, peak)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @contextlib.contextmanager
@@ -219,7 +253,8 @@ def _default_threads(n: int) -> Iterator[None]:
             os.environ["RAMIFY_THREADS"] = before
 
 
-def _run(work_dir: str, path: Path, call: dict[str, Any]) -> None:
+def _run(work_dir: str, path: Path, call: dict[str, Any]) -> tuple[int, int]:
+    """Run the function of a task; returns the bytes that it read and wrote."""
     module, _, name = call["function"].partition(":")
     function: Callable[[Job], dict[str, Any] | None] = getattr(
         importlib.import_module(f"ramify.distributed.{module}"), name
@@ -230,3 +265,4 @@ def _run(work_dir: str, path: Path, call: dict[str, Any]) -> None:
         result = function(job)
         if result is not None:  # otherwise the function has written a manifest of its own
             writer.manifest(KIND, {"function": call["function"]}, {**result, "shapes": job.shapes})
+    return sum(shard.n_read for shards in inputs.values() for shard in shards), writer.n_bytes

@@ -22,6 +22,10 @@ ENTRY = 8
 """Bytes of an entry of a sparse matrix."""
 MERGED = 16
 """Blocks whose terms one task merges."""
+LABELS_PER_TASK = 4_000
+"""Labels that a task represents or clusters at least: starting one takes as long as the work on a few hundred."""
+WORK_PER_TASK = 500_000
+"""The same for training: pairs of a sample and a label."""
 
 
 def fit_files(
@@ -220,8 +224,8 @@ class _Training:
             return self._one("building the tree", "tree_tasks:build_whole", params, {})
         kinds = self._model.label_representation
         kind = kinds if isinstance(kinds, str) else kinds[index % len(kinds)]
-        bounds = [data.n_labels * i // self._n_tasks for i in range(self._n_tasks + 1)]
-        bounds = sorted(set(bounds))
+        n_tasks = max(1, min(self._n_tasks, data.n_labels // LABELS_PER_TASK))
+        bounds = [data.n_labels * i // n_tasks for i in range(n_tasks + 1)]
         represented = {"n": data.n, "n_features": data.n_features, "first_rows": data.first_rows, "kind": kind,
                        "n_terms": config.n_terms}  # fmt: skip
         Z = self._run.run("representing labels", [
@@ -241,7 +245,7 @@ class _Training:
                      memory=OVERHEAD + 4 * ENTRY * (config.n_terms or 1000) * size)
                 for a, b, size in result["groups"]
             ])  # fmt: skip
-            joined = {"tree": config.to_dict(), "n_tasks": self._n_tasks}
+            joined = {"tree": config.to_dict(), "n_tasks": n_tasks}
             nodes = self._one("joining nodes", "tree_tasks:join_nodes", joined, {"above": [nodes], "parts": parts})
         return nodes
 
@@ -258,7 +262,8 @@ class _Training:
                  cost=b.end - b.begin)
             for b, Y, X in zip(data.blocks, data.Y, data.X, strict=True)
         ])  # fmt: skip
-        sizes = {"level": level, "n_labels": data.n_labels, "n": data.n, "n_tasks": self._n_tasks}
+        sizes = {"level": level, "n_labels": data.n_labels, "n": data.n, "n_tasks": self._n_tasks,
+                 "min_work": WORK_PER_TASK}  # fmt: skip
         plan = self._one(f"planning {name}", "level_tasks:plan", sizes, {"tree": [tree], "mined": mined})
         weights = self._run.run(f"training {name}", [
             Task(f"training nodes {begin} to {end} of {name}", "level_tasks:fit_group",

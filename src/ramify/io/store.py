@@ -69,6 +69,11 @@ class StoreWriter:
         self._temporary = self._staging.path
         return self
 
+    @property
+    def n_bytes(self) -> int:
+        """Size of the arrays that were written."""
+        return sum(entry["size"] for entry in self._files.values())
+
     def part(self, prefix: str) -> Self:
         """Return a writer to the same directory for a part of the model; it prefixes the names of its arrays."""
         part = copy.copy(self)
