@@ -1,11 +1,12 @@
 """Predicts wall time, memory and traffic of training on many machines from the tasks of measured runs.
 
 Assumptions
-- The work of a stage (all tasks of one function at one level), its bytes and the memory of a stage of one task are powers
-  of the number of labels, c·Lᵃ, with as many samples as labels: fitted to the measured sizes, of which a stage with less
-  than 50 ms counts as nothing to fit. The exponent lies between 0 and 1.3; a single size has exponent 1.
-- Stages follow each other. A stage that was one task at every measured size stays one task on one core; the others are
-  divided into tasks of `--task-seconds`, as few as that allows, at least as many as were measured.
+- The work of a stage (all tasks of one function at one level), its bytes, and the memory of a stage of one task are
+  powers of the number of labels, c·Lᵃ, with as many samples as labels. They are fitted to the measured sizes, of which
+  those with less than 50 ms are left out; a lies between 0 and 1.3, and is 1 if there is a single size.
+- Stages follow each other. A stage that was one task at every measured size stays one task on one core. Training of the
+  first level keeps its number of tasks, as many as the solver divides the children of the root into: each reads all
+  samples. All other stages are divided into tasks of at most `--task-seconds` and `--task-memory`.
 - A task takes `--latency` seconds to start. A stage takes as long as its tasks on all cores, or as its largest task, or
   as its bytes through the storage, `--bandwidth` MB/s for each machine, whichever is longest.
 - The memory of a task above that of a bare worker is proportional to the bytes that it reads and writes.
@@ -25,6 +26,7 @@ import numpy as np
 from common import print_table
 
 SMALLEST, LARGEST_EXPONENT = 0.05, 1.3
+FIRST_LEVEL = "level_tasks:fit_group 1"
 
 
 @dataclass
@@ -71,7 +73,7 @@ def power(sizes: list[int], values: list[float], at: float, smallest: float = 0.
 
 @dataclass
 class Prediction:
-    """Of a whole run: seconds of processor and wall clock, bytes, memory of a task, and of stages of one task."""
+    """Of a whole run: processor and wall seconds, bytes, memory of a task; wall and memory of stages of one task."""
 
     cpu: float = 0.0
     wall: float = 0.0
@@ -96,14 +98,17 @@ def predict(runs: dict[int, dict[str, Stage]], n_labels: int, cores: int, machin
         traffic = power(at, [stage.traffic for stage in stages], n_labels)
         if max(stage.n_tasks for stage in stages) == 1:
             n_tasks = 1
-            peak = power(at, [stage.peaks[0][1] for stage in stages], n_labels)
-            total.alone, total.peak_alone = total.alone + seconds, max(total.peak_alone, peak)
+            above = [max(1.0, stage.peaks[0][1] - base) for stage in stages]
+            total.peak_alone = max(total.peak_alone, base + power(at, above, n_labels))
+            total.alone += seconds
         else:
             n_tasks = stages[-1].n_tasks
-            if not measured_tasks:
-                n_tasks = max(n_tasks, int(seconds / args.task_seconds))
             ratios = [(p - base) / b for stage in stages for b, p in stage.peaks if b > 1e6]
-            peak = base + (float(np.median(ratios)) if ratios else 1.0) * traffic / n_tasks
+            memory = (float(np.median(ratios)) if ratios else 1.0) * traffic
+            if not measured_tasks and name != FIRST_LEVEL:
+                n_tasks = max(n_tasks, int(seconds / args.task_seconds), int(memory / (1e9 * args.task_memory)))
+            peak = base + memory / n_tasks
+            total.peak = max(total.peak, peak)
         uneven = stages[-1].longest / (stages[-1].seconds / stages[-1].n_tasks) if stages[-1].seconds else 1.0
         longest = uneven * seconds / n_tasks
         wall = max(seconds / (cores * machines), longest, traffic / (1e6 * args.bandwidth * machines))
@@ -111,7 +116,6 @@ def predict(runs: dict[int, dict[str, Stage]], n_labels: int, cores: int, machin
         total.cpu += seconds + args.latency * n_tasks
         total.wall += wall
         total.traffic += traffic
-        total.peak = max(total.peak, peak)
         if wall > longest_wall:
             longest_wall, total.slowest = wall, name.strip()
     return total
@@ -139,8 +143,9 @@ def simulate(args: argparse.Namespace) -> None:
             others, kind = {size: runs[size]}, "from its own tasks"
         guess = predict(others, size, 1, found["nodes"], args, measured_tasks=True)
         peak = max(guess.peak, guess.peak_alone) / 1e6
+        traffic = error(guess.traffic / 1e6, found["read"] + found["written"])
         rows.append([f"{size:,}", kind, error(guess.cpu, found["cpu"]), error(guess.wall, found["wall"]),
-                     error(peak, found["peak"]), error(guess.traffic / 1e6, found["read"] + found["written"])])  # fmt: skip
+                     error(peak, found["peak"]), traffic])  # fmt: skip
     print_table(
         ["labels", "predicted", "CPU s: predicted / measured", "wall s", "peak MB of a task", "MB of traffic"], rows
     )
@@ -156,7 +161,7 @@ def simulate(args: argparse.Namespace) -> None:
                      f"{guess.peak_alone / 1e9:,.0f}", f"{guess.traffic / 1e12:,.2f}",
                      f"{guess.traffic / machines / 1e9:,.1f}"])  # fmt: skip
     print(f"\n{args.labels:,} labels and samples on machines of {args.cores} cores:\n")
-    print_table(["machines", "CPU hours", "wall hours", "of them in stages of one task", "longest stage", "GB of a task",
+    print_table(["machines", "CPU hours", "wall hours", "in stages of one task", "longest stage", "GB of a task",
                  "GB of the largest single task", "TB of traffic", "GB of traffic of a machine"], rows)  # fmt: skip
 
 
@@ -171,5 +176,6 @@ def add_simulator(commands: Any) -> None:
     sub.add_argument("--machines", default="10,100,1000")
     sub.add_argument("--cores", type=int, default=16)
     sub.add_argument("--task-seconds", type=float, default=60.0)
+    sub.add_argument("--task-memory", type=float, default=2.0, help="GB")
     sub.add_argument("--latency", type=float, default=0.02)
     sub.add_argument("--bandwidth", type=float, default=500.0, help="MB/s of a machine to the storage")
