@@ -52,3 +52,43 @@ def zipf(n_labels: int, *, n_test: int = 1000, seed: int = 0) -> tuple[Any, Any,
     Y.sum_duplicates()
     Y.data[:] = 1
     return X[n_test:], Y[n_test:], X[:n_test]
+
+
+def short_rows(n_labels: int, n: int, first: int = 0, *, n_features: int | None = None) -> tuple[Any, Any]:
+    """Return features (n × d) and labels (n × L) of the rows from `first` on of a set of any size, block by block.
+
+    Two labels per sample: every label in turn, and another one of its topic, some more often; nine words: three of
+    each label, two of the topic, one of neither. Words of labels are hashes, so that nothing grows with the set.
+    """
+    d = n_features or min(1 << 20, int(20 * n_labels**0.7) + 20_000)
+    random = np.random.default_rng([first, n_labels])
+    # Labels in an order that mixes topics: any range of rows is like any other.
+    label = ((first + np.arange(n, dtype=np.int64)) * 2_654_435_761) % n_labels
+    topic = label // 50
+    size = np.minimum(50, n_labels - 50 * topic)
+    other = 50 * topic + (random.random(n) ** 2 * size).astype(np.int64)
+
+    def words(key: Any, kind: int, choice: Any) -> Any:
+        """Words of a label or a topic, frequent ones with small ids."""
+        mixed = (key * 8 + choice + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15 + 2 * kind)
+        uniform = (mixed ^ mixed >> np.uint64(29)) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(11)
+        return (d * (uniform.astype(np.float64) / 2**53) ** 3).astype(np.int64)
+
+    columns = np.stack([
+        *(words(key, 0, random.integers(0, 5, n)) for key in (label, other) for _ in range(3)),
+        *(words(topic, 1, random.integers(0, 8, n)) for _ in range(2)),
+        (d * random.random(n) ** 3).astype(np.int64),
+    ], axis=1)  # fmt: skip
+    X = _rows_of(columns, d)
+    X.data = (1 / np.sqrt(np.diff(X.indptr)).repeat(np.diff(X.indptr))).astype(np.float32)
+    return X, _rows_of(np.stack([label, other], axis=1), n_labels)
+
+
+def _rows_of(columns: Any, width: int) -> Any:
+    """Indicator (n × width) of the columns (n, m) of each row."""
+    n, m = columns.shape
+    indptr = np.arange(n + 1, dtype=np.int32) * m
+    matrix = sparse.csr_matrix((np.ones(n * m, np.float32), columns.ravel().astype(np.int32), indptr), (n, width))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    return matrix

@@ -1,5 +1,6 @@
 // Sparse and dense matrix kernels, top-k selection and ranking metrics.
 #include <algorithm>
+#include <span>
 
 #include "bindings/common.h"
 #include "matrix/csr_topk.h"
@@ -8,6 +9,7 @@
 #include "matrix/nearest_rows.h"
 #include "matrix/rankings.h"
 #include "matrix/spmm.h"
+#include "matrix/take_rows.h"
 
 namespace ramify {
 
@@ -101,6 +103,33 @@ CsrParts py_largest_entries(const Csr& matrix, std::int64_t n, int threads) {
                        [&](const auto& view) { return give_rows([&] { return largest_entries(view, n, threads); }); });
 }
 
+// Rows, ascending and inside the matrices, of several matrices below each other, whose index arrays are int32.
+CsrParts py_take_rows(const std::vector<Csr>& matrices, In<std::int64_t> rows, int threads) {
+    std::vector<Csr::Arrays> arrays;
+    std::vector<CsrView<std::int32_t>> parts;
+    std::vector<std::int64_t> first_rows;
+    std::int64_t n_rows = 0;
+    for (const Csr& matrix : matrices) {
+        const Csr::Arrays& found = arrays.emplace_back(matrix.arrays());
+        if (found.indptr.dtype() != nb::dtype<std::int32_t>() || found.indices.dtype() != nb::dtype<std::int32_t>())
+            throw nb::type_error("the index arrays of the CSR matrices must be int32");
+        first_rows.push_back(n_rows);
+        parts.push_back({ssize(found.indptr.shape(0)) - 1, 0, static_cast<const std::int32_t*>(found.indptr.data()),
+                         static_cast<const std::int32_t*>(found.indices.data()), found.data->data()});
+        n_rows += parts.back().rows;
+    }
+    const std::span<const std::int64_t> taken(rows.data(), rows.shape(0));
+    std::int64_t before = -1;
+    for (const std::int64_t row : taken) {
+        if (row <= before || row >= n_rows) throw std::invalid_argument("rows must ascend and lie inside the matrices");
+        before = row;
+    }
+    return give_rows([&] {
+        return take_rows<std::int32_t>(std::span<const CsrView<std::int32_t>>(parts), first_rows.data(), taken,
+                                       threads);
+    });
+}
+
 Ranking py_blend_rankings(In<std::int32_t, 3> ids, In<float, 3> scores, std::int64_t k, int threads) {
     return give_ranking(ids.shape(1), k, [&](std::int32_t* best_ids, float* best_scores) {
         blend_rankings(ids.data(), scores.data(), ssize(ids.shape(0)), ssize(ids.shape(1)), ssize(ids.shape(2)), k,
@@ -142,6 +171,7 @@ void bind_matrix(nb::module_& m) {
           array("groups"), nb::arg("n_groups"), nb::arg("threads"));
     m.def("csr_topk", py_csr_topk, nb::arg("matrix"), nb::arg("k"), nb::arg("threads"));
     m.def("largest_entries", py_largest_entries, nb::arg("matrix"), nb::arg("n"), nb::arg("threads"));
+    m.def("take_rows", py_take_rows, nb::arg("matrices"), array("rows"), nb::arg("threads"));
     m.def("blend_rankings", py_blend_rankings, array("ids"), array("scores"), nb::arg("k"), nb::arg("threads"));
     m.def("list_topk", py_list_topk, array("ids"), array("scores"), nb::arg("k"), nb::arg("threads"));
     m.def("dense_products", py_dense_products, array("table"), array("vectors"), nb::arg("threads"));

@@ -100,6 +100,22 @@ std::tuple<Out<std::int64_t>, Out<std::int32_t>, Out<float>> py_find_subwords(
     return {give(std::move(found.indptr)), give(std::move(found.parts)), give(std::move(found.costs))};
 }
 
+constexpr float max_count = std::numeric_limits<float>::max();
+
+// Terms, one after the other; checks their borders.
+VocabularyView term_view(const In<std::uint64_t>& offsets, const In<std::uint8_t>& bytes) {
+    const std::int64_t n = ssize(offsets.shape(0)) - 1;
+    bool is_valid = n >= 0 && offsets(0) == 0 && offsets(static_cast<std::size_t>(n)) == bytes.shape(0);
+    for (std::int64_t i = 0; is_valid && i < n; ++i)
+        is_valid = offsets(static_cast<std::size_t>(i)) <= offsets(static_cast<std::size_t>(i) + 1);
+    if (!is_valid) throw std::invalid_argument("the arrays of counted terms do not fit together");
+    VocabularyView view;
+    view.n_terms = n;
+    view.offsets = offsets.data();
+    view.bytes = bytes.data();
+    return view;
+}
+
 using TermArrays = std::tuple<In<std::uint64_t>, In<std::uint8_t>, In<std::int64_t>, std::optional<In<double>>>;
 
 // Terms of several parts of a corpus as one: offsets, bytes, df and tf (empty if a part has none).
@@ -107,12 +123,9 @@ std::tuple<Out<std::uint64_t>, Out<std::uint8_t>, Out<std::int64_t>, Out<double>
     const std::vector<TermArrays>& parts) {
     std::vector<CountedTerms> lists;
     for (const auto& [offsets, bytes, df, tf] : parts) {
-        const std::int64_t n = ssize(offsets.shape(0)) - 1;
-        bool is_valid = n >= 0 && ssize(df.shape(0)) == n && (!tf || ssize(tf->shape(0)) == n) && offsets(0) == 0 &&
-                        offsets(static_cast<std::size_t>(n)) == bytes.shape(0);
-        for (std::int64_t i = 0; is_valid && i < n; ++i)
-            is_valid = offsets(static_cast<std::size_t>(i)) <= offsets(static_cast<std::size_t>(i) + 1);
-        if (!is_valid) throw std::invalid_argument("the arrays of counted terms do not fit together");
+        const std::int64_t n = term_view(offsets, bytes).n_terms;
+        if (ssize(df.shape(0)) != n || (tf && ssize(tf->shape(0)) != n))
+            throw std::invalid_argument("the arrays of counted terms do not fit together");
         lists.push_back({n, offsets.data(), bytes.data(), df.data(), tf ? tf->data() : nullptr});
     }
     MergedTerms merged = without_gil([&] { return merge_terms(lists); });
@@ -153,6 +166,18 @@ public:
         FieldCorpus corpus(texts, std::move(weights), analyzer_.spec.lowercase, threads);
         const TfidfBlock only = block(1.0f);
         return give_rows([&] { return tfidf_rows({&only, 1}, corpus.corpus, threads); });
+    }
+
+    // The rows of documents whose terms were counted before.
+    CsrParts transform_counts(In<std::uint64_t> offsets, In<std::uint8_t> bytes, const Csr& counts, int threads) const {
+        const Csr::Arrays parts = counts.arrays();
+        const VocabularyView terms = term_view(offsets, bytes);
+        const TfidfBlock only = block(1.0f);
+        return parts.visit(terms.n_terms, [&](const auto& view) {
+            if (!is_canonical(view, ssize(std::min(parts.indices.shape(0), parts.data->shape(0))), max_count))
+                throw std::invalid_argument("the counts of terms are damaged");
+            return give_rows([&] { return tfidf_rows_of_counts(only, terms, view, threads); });
+        });
     }
 
     // The rows of several, beside each other, each multiplied by its factor. The texts are the same for all, and all or
@@ -259,6 +284,8 @@ void bind_text(nb::module_& m) {
              array("idf").none(), array("part_indptr").none(), array("parts").none(), array("part_costs").none(),
              nb::arg("binary"), nb::arg("sublinear"), nb::arg("norm"))
         .def("transform", &PyTfidf::transform, nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"))
+        .def("transform_counts", &PyTfidf::transform_counts, array("offsets"), array("bytes"), nb::arg("counts"),
+             nb::arg("threads"))
         .def_static("transform_together", &PyTfidf::transform_together, nb::arg("blocks"), nb::arg("factors"),
                     nb::arg("texts"), nb::arg("field_weights"), nb::arg("threads"));
 }

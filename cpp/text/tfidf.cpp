@@ -87,6 +87,8 @@ void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_
 
 namespace {
 
+constexpr std::int64_t docs_per_chunk = 64;
+
 // Counts documents in the columns of one block.
 class BlockCounter {
 public:
@@ -176,50 +178,23 @@ private:
     std::optional<WordColumnsPool::Lease> columns_;
 };
 
-}  // namespace
-
-CsrRows tfidf_rows(std::span<const TfidfBlock> blocks, const Corpus& corpus, int threads) {
-    constexpr std::int64_t block_size = 64;  // documents
+// Rows of n documents: `write(doc, worker, s, at)` writes those of one document to s.block_indices and s.block_data,
+// from `at` on, and returns their end.
+template <class Write>
+CsrRows rows_in_chunks(std::int64_t n_docs, int threads, Write&& write) {
     struct Rows {
         std::unique_ptr<std::int32_t[]> indices;
         std::unique_ptr<float[]> data;
     };
-    const std::int64_t n_chunks = (corpus.n_docs + block_size - 1) / block_size;
+    const std::int64_t n_chunks = (n_docs + docs_per_chunk - 1) / docs_per_chunk;
     std::vector<Rows> chunks(static_cast<std::size_t>(n_chunks));
-    std::vector<std::int64_t> indptr(static_cast<std::size_t>(corpus.n_docs) + 1, 0);
-    std::vector<bool> same_words(blocks.size(), false);
-    for (std::size_t i = 1; i < blocks.size(); ++i)
-        same_words[i] = corpus.n_fields == 1 && blocks[i].spec->has_words_of(*blocks[i - 1].spec);
-
-    const auto n_workers = static_cast<std::size_t>(worker_count(n_chunks, threads));
-    std::vector<std::deque<BlockCounter>> counters(n_workers);
-    for (auto& of_worker : counters)
-        for (const TfidfBlock& block : blocks) of_worker.emplace_back(block, corpus.n_docs);
+    std::vector<std::int64_t> indptr(static_cast<std::size_t>(n_docs) + 1, 0);
     parallel_for(n_chunks, threads, [&](std::int64_t chunk, int worker_id) {
         const DocumentScratchPool::Lease lease(document_scratch);
         DocumentScratch& s = *lease;
         std::size_t at = 0;
-        for (std::int64_t doc = chunk * block_size; doc < std::min(corpus.n_docs, (chunk + 1) * block_size); ++doc) {
-            const std::size_t row_start = at;
-            std::int32_t first_column = 0;
-            for (std::size_t b = 0; b < blocks.size(); ++b) {
-                counters[static_cast<std::size_t>(worker_id)][b].count(corpus, doc, s, same_words[b]);
-                const std::size_t n = s.row.size();
-                if (s.block_indices.size() < at + n) {
-                    s.block_indices.resize((at + n) * 2);
-                    s.block_data.resize((at + n) * 2);
-                }
-                std::int32_t* const indices = s.block_indices.data() + at;
-                float* const data = s.block_data.data() + at;
-                const auto n_columns = static_cast<std::int32_t>(blocks[b].vocabulary.n_terms);
-                write_weights(s.row, s, static_cast<std::uint32_t>(n_columns), blocks[b].weighting, indices, data);
-                if (b > 0)
-                    for (std::size_t i = 0; i < n; ++i) indices[i] += first_column;
-                if (blocks[b].factor != 1.0f)
-                    for (std::size_t i = 0; i < n; ++i) data[i] *= blocks[b].factor;
-                first_column += n_columns;
-                at += n;
-            }
+        for (std::int64_t doc = chunk * docs_per_chunk; doc < std::min(n_docs, (chunk + 1) * docs_per_chunk); ++doc) {
+            const std::size_t row_start = std::exchange(at, write(doc, static_cast<std::size_t>(worker_id), s, at));
             indptr[static_cast<std::size_t>(doc) + 1] = static_cast<std::int64_t>(at - row_start);
         }
         Rows& rows = chunks[static_cast<std::size_t>(chunk)];
@@ -233,13 +208,97 @@ CsrRows tfidf_rows(std::span<const TfidfBlock> blocks, const Corpus& corpus, int
     CsrRows rows = allocate_rows(std::move(indptr));
     parallel_for(n_chunks, threads, [&](std::int64_t b, int) {
         const Rows chunk = std::move(chunks[static_cast<std::size_t>(b)]);
-        const std::int64_t at = rows.indptr[static_cast<std::size_t>(b * block_size)];
-        const std::int64_t n =
-            rows.indptr[static_cast<std::size_t>(std::min(corpus.n_docs, (b + 1) * block_size))] - at;
+        const std::int64_t at = rows.indptr[static_cast<std::size_t>(b * docs_per_chunk)];
+        const std::int64_t n = rows.indptr[static_cast<std::size_t>(std::min(n_docs, (b + 1) * docs_per_chunk))] - at;
         std::copy_n(chunk.indices.get(), n, rows.indices.get() + at);
         std::copy_n(chunk.data.get(), n, rows.data.get() + at);
     });
     return rows;
 }
+
+// Writes the weights of the counts in s.row, in the columns of one block, from `at` on; returns their end.
+std::size_t append_weights(const TfidfBlock& block, std::int32_t first_column, DocumentScratch& s, std::size_t at) {
+    const std::size_t n = s.row.size();
+    if (s.block_indices.size() < at + n) {
+        s.block_indices.resize((at + n) * 2);
+        s.block_data.resize((at + n) * 2);
+    }
+    std::int32_t* const indices = s.block_indices.data() + at;
+    float* const data = s.block_data.data() + at;
+    const auto n_columns = static_cast<std::uint32_t>(block.vocabulary.n_terms);
+    write_weights(s.row, s, n_columns, block.weighting, indices, data);
+    if (first_column > 0)
+        for (std::size_t i = 0; i < n; ++i) indices[i] += first_column;
+    if (block.factor != 1.0f)
+        for (std::size_t i = 0; i < n; ++i) data[i] *= block.factor;
+    return at + n;
+}
+
+}  // namespace
+
+CsrRows tfidf_rows(std::span<const TfidfBlock> blocks, const Corpus& corpus, int threads) {
+    std::vector<bool> same_words(blocks.size(), false);
+    for (std::size_t i = 1; i < blocks.size(); ++i)
+        same_words[i] = corpus.n_fields == 1 && blocks[i].spec->has_words_of(*blocks[i - 1].spec);
+    const std::int64_t n_chunks = (corpus.n_docs + docs_per_chunk - 1) / docs_per_chunk;
+    std::vector<std::deque<BlockCounter>> counters(static_cast<std::size_t>(worker_count(n_chunks, threads)));
+    for (auto& of_worker : counters)
+        for (const TfidfBlock& block : blocks) of_worker.emplace_back(block, corpus.n_docs);
+    return rows_in_chunks(corpus.n_docs, threads,
+                          [&](std::int64_t doc, std::size_t worker, DocumentScratch& s, std::size_t at) {
+                              std::int32_t first_column = 0;
+                              for (std::size_t b = 0; b < blocks.size(); ++b) {
+                                  counters[worker][b].count(corpus, doc, s, same_words[b]);
+                                  at = append_weights(blocks[b], first_column, s, at);
+                                  first_column += static_cast<std::int32_t>(blocks[b].vocabulary.n_terms);
+                              }
+                              return at;
+                          });
+}
+
+template <class Index>
+CsrRows tfidf_rows_of_counts(const TfidfBlock& block, const VocabularyView& terms, const CsrView<Index>& counts,
+                             int threads) {
+    // The column of each term, or else the columns of its parts.
+    const WordSplitter splitter(block.vocabulary, block.subwords == nullptr ? nullptr : block.subwords->costs);
+    std::vector<std::uint32_t> column(static_cast<std::size_t>(terms.n_terms));
+    std::vector<std::vector<std::uint32_t>> parts_of(block.subwords == nullptr ? 0 : column.size());
+    constexpr std::int64_t terms_per_block = 4096;
+    parallel_for((terms.n_terms + terms_per_block - 1) / terms_per_block, threads, [&](std::int64_t b, int) {
+        std::vector<std::uint8_t> padded;
+        for (std::int64_t i = b * terms_per_block; i < std::min(terms.n_terms, (b + 1) * terms_per_block); ++i) {
+            const std::uint64_t length = terms.offsets[i + 1] - terms.offsets[i];
+            padded.assign(terms.bytes + terms.offsets[i], terms.bytes + terms.offsets[i + 1]);
+            padded.resize(length + 2 * term_padding);
+            const auto id = static_cast<std::size_t>(i);
+            column[id] = block.vocabulary.find({padded.data(), length, block.vocabulary.hash_key});
+            if (column[id] == Slot::empty && block.subwords != nullptr)
+                splitter.split(padded.data(), length, parts_of[id]);
+        }
+    });
+    const std::int64_t n_entries = counts.indptr[counts.rows];
+    const bool integral =
+        std::all_of(counts.data, counts.data + n_entries, [](float count) { return count == std::floor(count); });
+    return rows_in_chunks(counts.rows, threads, [&](std::int64_t doc, std::size_t, DocumentScratch& s, std::size_t at) {
+        const Index begin = counts.indptr[doc], end = counts.indptr[doc + 1];
+        s.counter.clear();
+        s.counter.reserve_more(static_cast<std::size_t>(end - begin));
+        s.part_counts.clear();
+        for (Index i = begin; i < end; ++i) {
+            const auto id = static_cast<std::size_t>(counts.indices[i]);
+            if (column[id] != Slot::empty) {
+                s.counter.add(column[id], counts.data[i]);
+            } else if (block.subwords != nullptr) {
+                for (const std::uint32_t part : parts_of[id]) s.part_counts.push_back({part, counts.data[i]});
+            }
+        }
+        s.counter.take(s.row);
+        if (block.subwords != nullptr) add_parts(s, *block.subwords, integral);
+        return append_weights(block, 0, s, at);
+    });
+}
+
+template CsrRows tfidf_rows_of_counts(const TfidfBlock&, const VocabularyView&, const CsrView<std::int32_t>&, int);
+template CsrRows tfidf_rows_of_counts(const TfidfBlock&, const VocabularyView&, const CsrView<std::int64_t>&, int);
 
 }  // namespace ramify

@@ -81,4 +81,10 @@ void write_weights(std::vector<TermCount>& row, DocumentScratch& s, std::uint32_
 // The rows of a corpus, the columns of the blocks beside each other.
 CsrRows tfidf_rows(std::span<const TfidfBlock> blocks, const Corpus& corpus, int threads);
 
+// The rows of documents whose terms were counted before (documents × terms), with the bits that tfidf_rows gives the
+// texts. The terms need no hash table.
+template <class Index>
+CsrRows tfidf_rows_of_counts(const TfidfBlock& block, const VocabularyView& terms, const CsrView<Index>& counts,
+                             int threads);
+
 }  // namespace ramify

@@ -92,6 +92,9 @@ class Tfidf:
     def transform(
         self, texts: list[str], field_weights: Sequence[float], threads: int
     ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+    def transform_counts(
+        self, offsets: NDArray[np.uint64], bytes: NDArray[np.uint8], counts: scipy.sparse.csr_matrix, threads: int
+    ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
     @staticmethod
     def transform_together(
         blocks: Sequence[Tfidf],
@@ -164,6 +167,9 @@ def csr_topk(
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
 def largest_entries(
     matrix: scipy.sparse.csr_matrix, n: int, threads: int
+) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
+def take_rows(
+    matrices: Sequence[scipy.sparse.csr_matrix], rows: NDArray[np.int64], threads: int
 ) -> tuple[NDArray[np.int32] | NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]: ...
 def blend_rankings(
     ids: NDArray[np.int32], scores: NDArray[np.float32], k: int, threads: int

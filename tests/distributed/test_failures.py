@@ -63,6 +63,24 @@ def test_a_killed_worker_costs_its_task_and_not_the_run(trained, tmp_path):
     assert run.counts["run"] == len({entry["key"] for entry in run.log})
     assert saved(found, tmp_path / "model") == expected
     assert not engine.pids()
+    engine.close()
+
+
+def test_a_worker_that_dies_while_it_is_idle_costs_nothing(tmp_path):
+    (tmp_path / "file").write_text("content")
+    engine = PoolEngine(str(tmp_path), workers=1)
+    run = Run(str(tmp_path), engine, verbose=0)
+    pids = []
+    for i in range(3):
+        task = Task(f"{i}", "data_tasks:digest", {"i": i}, paths=[str(tmp_path / "file")])
+        run.run("hashing", [task])
+        pids.append(engine._idle[0][0].pid)
+        if i == 1:
+            os.kill(pids[-1], signal.SIGKILL)
+    assert run.counts["run"] == 3
+    assert pids[0] == pids[1] != pids[2]
+    engine.close()
+    assert not engine._idle
 
 
 def test_a_finished_run_is_not_repeated(trained, tmp_path):
@@ -84,6 +102,7 @@ def test_a_dead_driver_resumes(trained, tmp_path):
     work = tmp_path / "work"
     code = (
         "import sys, ramify; from distributed.test_failures import model, OPTIONS\n"
+        "from ramify.distributed import training; training.LABELS_PER_TASK = training.WORK_PER_TASK = 1\n"
         "model().fit_files(sys.argv[1], engine='process', work_dir=sys.argv[2], **OPTIONS)"
     )
     path = os.pathsep.join([str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -109,6 +109,18 @@ def test_sparse_features(tmp_path):
     assert digest(tmp_path / "one") == digest(tmp_path / "many")
 
 
+def test_small_data_are_divided_into_few_tasks(monkeypatch, trained, tmp_path):
+    _, pattern, expected = trained
+    monkeypatch.undo()
+    model = small()
+    run = ramify.fit_files(model, pattern, engine="process", work_dir=tmp_path / "work", n_tasks=50)
+    model.save(tmp_path / "model")
+    assert digest(tmp_path / "model") == expected
+    assert len([entry for entry in run.log if entry["function"] == "level_tasks:fit_group"]) == 3
+    assert all(entry["written"] > 0 for entry in run.log if entry["function"] == "level_tasks:fit_group")
+    assert sum(entry["read"] for entry in run.log) > 0
+
+
 def test_what_cannot_be_done_is_refused(tmp_path):
     rows = samples(20, 8)
     pattern = write_files(tmp_path / "data", rows, (10,))

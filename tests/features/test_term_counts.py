@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import ramify
 from ramify import native
@@ -30,13 +31,14 @@ def fit_in_parts(tfidf, documents, bounds, names=None):
         for first, part in parts:
             found.update(term_counts.count_languages(tfidf, part, fields, first, n))
     language = term_counts.language_of(tfidf, found)
-    counts = [term_counts.count_terms(tfidf, part, fields, language) for _, part in parts]
-    merged = term_counts.merge_counts([term_counts.merge_counts(counts[:2]), *counts[2:]])
+    counted = [term_counts.count_terms(tfidf, part, fields, language) for _, part in parts]
+    terms = [terms for terms, _ in counted]
+    merged = term_counts.merge_counts([term_counts.merge_counts(terms[:2]), *terms[2:]])
     df = term_counts.set_terms(tfidf, merged, n, fields, language, True)
     if tfidf.subwords is not None:
-        df = sum(term_counts.document_frequency(tfidf, part) for _, part in parts)
+        df = sum(term_counts.document_frequency(tfidf, *part) for part in counted)
     term_counts.set_weights(tfidf, df)
-    return tfidf
+    return tfidf, sparse.vstack([term_counts.features_of(tfidf, *part) for part in counted], format="csr")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +52,7 @@ def fit_in_parts(tfidf, documents, bounds, names=None):
         {"stemmer": "auto", "subwords": "parts", "min_df": 2, "lead_words": 3},
         {"stemmer": "german", "subwords": "parts", "ngram_range": (1, 2), "norm": None, "max_features": 12},
         {"use_idf": False, "subwords": "parts"},
+        {"subwords": "parts", "lead_words": 4, "lead_weight": 1.7, "min_df": 3},
         {"strip_accents": "unicode", "stop_words": "english"},
     ],
 )
@@ -58,24 +61,24 @@ def test_parts_equal_the_whole(params, threads):
     documents = corpus(300)
     whole = ramify.Tfidf(threads=threads, **params)
     X = whole.fit_transform(documents)
-    parts = fit_in_parts(ramify.Tfidf(threads=threads, **params), documents, [1, 130, 131, 131])
+    parts, rows = fit_in_parts(ramify.Tfidf(threads=threads, **params), documents, [1, 130, 131, 131])
     for name in ("offsets_", "bytes_", "slots_", "hash_key_", "idf_"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
     for a, b in zip(whole.parts_ or (), parts.parts_ or (), strict=True):
         np.testing.assert_array_equal(a, b)
     assert whole.language_ == parts.language_
-    found = parts.transform(documents)
-    for name in ("data", "indices", "indptr"):
-        np.testing.assert_array_equal(getattr(X, name), getattr(found, name))
+    for found in (rows, parts.transform(documents)):
+        for name in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(X, name), getattr(found, name))
 
 
 def test_text_fields_in_parts():
     documents = [{"title": text[:9], "body": text} for text in corpus(80)]
     whole = ramify.Tfidf(fields={"body": 1.0, "title": 3.0})
     X = whole.fit_transform(documents)
-    parts = fit_in_parts(ramify.Tfidf(fields={"body": 1.0, "title": 3.0}), documents, [20, 50], ["title", "body"])
+    parts, rows = fit_in_parts(ramify.Tfidf(fields={"body": 1.0, "title": 3.0}), documents, [20, 50], ["title", "body"])
     assert parts.fields_ == whole.fields_
-    assert (parts.transform(documents) != X).nnz == 0
+    assert (rows != X).nnz == (parts.transform(documents) != X).nnz == 0
     with pytest.raises(ramify.DataError, match="'body'"):
         term_counts.fields_of(ramify.Tfidf(fields={"body": 1.0}), ["title"])
 
@@ -131,3 +134,17 @@ def test_merge_terms_refuses_arrays_that_do_not_fit():
                 (offsets, content, df, np.ones(2))):  # fmt: skip
         with pytest.raises(ValueError, match="do not fit together"):
             native.text.merge_terms([bad])
+
+
+@pytest.mark.native
+def test_features_of_counts_refuse_arrays_that_do_not_fit():
+    tfidf = ramify.Tfidf().fit(["red fox", "red hen"])
+    terms, counts = term_counts.count_terms(tfidf, ["red owl", "hen"], None, None)
+    expected = tfidf.transform(["red owl", "hen"])
+    assert (term_counts.features_of(tfidf, terms, counts) != expected).nnz == 0
+    for bad in (terms._replace(bytes=terms.bytes[:-1]), terms._replace(offsets=terms.offsets[::-1].copy())):
+        with pytest.raises(ValueError, match="do not fit together"):
+            term_counts.features_of(tfidf, bad, counts)
+    fewer = terms._replace(offsets=terms.offsets[:2], bytes=terms.bytes[: int(terms.offsets[1])])
+    with pytest.raises(ValueError, match="counts of terms are damaged"):
+        term_counts.features_of(tfidf, fewer, counts)

@@ -78,3 +78,10 @@ def test_invalid_labels_are_refused(y, message):
 def test_duplicate_labels_are_refused():
     with pytest.raises(ramify.DataError, match="twice"):
         LabelVocabulary(["a", "a"])
+
+
+def test_vocabularies_of_ids_are_compared_without_visiting_them():
+    assert LabelVocabulary(range(2**31 - 2)) == LabelVocabulary(range(2**31 - 2))
+    assert LabelVocabulary(range(3)) == LabelVocabulary([0, 1, 2])
+    assert LabelVocabulary(range(3)) != LabelVocabulary([0, 1, 3])
+    assert LabelVocabulary(range(3)) != LabelVocabulary(range(4))

@@ -34,6 +34,27 @@ def test_empty_arrays(tmp_path):
     assert Store(tmp_path / "m").array("a", np.float32, ndim=2).shape == (0, 3)
 
 
+def test_a_lazy_store_checks_a_file_when_it_is_read(tmp_path):
+    write_store(tmp_path / "m")
+    (tmp_path / "m" / "a.npy").write_bytes(b"cut off")
+    with pytest.raises(ModelFormatError, match="7 bytes"):
+        Store(tmp_path / "m")
+    store = Store(tmp_path / "m", lazy=True)
+    with pytest.raises(ModelFormatError, match="7 bytes"):
+        store.array("a", np.int32)
+
+
+def test_a_header_in_other_words_is_parsed(tmp_path):
+    write_store(tmp_path / "m")
+    file = tmp_path / "m" / "a.npy"
+    content = file.read_bytes()
+    before, after = b"{'descr': '<i4', 'fortran_order': False,", b"{'fortran_order': False, 'descr': '<i4',"
+    file.write_bytes(content.replace(before, after))
+    assert file.read_bytes() != content
+    assert len(file.read_bytes()) == len(content)
+    assert np.array_equal(Store(tmp_path / "m").array("a", np.int32), ARRAY)
+
+
 def test_dtype_shape_and_bounds_are_checked(tmp_path):
     write_store(tmp_path / "m")
     store = Store(tmp_path / "m")

@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.sparse import csr_from_parts, indptr_from_counts, normalize_rows
-from ramify.base.types import AnyArray, Csr, Label, LongArray
+from ramify.base.threads import resolve_threads
+from ramify.base.types import Csr, Label, LongArray
 from ramify.distributed.task import Job, Shard
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines
@@ -159,7 +161,7 @@ def documents(shard: Shard, begin: int, end: int, names: Sequence[str] | None) -
 
 
 def merge_labels(job: Job) -> dict[str, Any]:
-    """Vocabulary of the labels of all files, and the ids of the labels of each file."""
+    """Vocabulary of the labels of all files, and of each file of texts the ids of its labels."""
     files = job.inputs["files"]
     vocabularies = [LabelVocabulary.load(file.store, file.result["labels"]) for file in files]
     if files[0].result["kind"] == "sparse":  # labels are columns, the same of all files
@@ -167,12 +169,10 @@ def merge_labels(job: Job) -> dict[str, Any]:
             if file.result["n_features"] != files[0].result["n_features"] or vocabulary != vocabularies[0]:
                 raise DataError("the files differ in their numbers of features, or in their labels")
         merged = vocabularies[0]
-        maps: list[AnyArray] = [np.arange(len(merged), dtype=np.int32)] * len(files)
     else:
         merged = LabelVocabulary.of(vocabularies)
-        maps = [np.array([merged.ids[label] for label in vocabulary], np.int32) for vocabulary in vocabularies]
-    for i, ids in enumerate(maps):
-        job.writer.array(f"map{i}", ids)
+        for i, vocabulary in enumerate(vocabularies):
+            job.writer.array(f"map{i}", np.array([merged.ids[label] for label in vocabulary], np.int32))
     return {"labels": merged.save(job.writer), "n_labels": len(merged)}
 
 
@@ -181,7 +181,9 @@ def encode_labels(job: Job) -> dict[str, Any]:
     file, labels = job.inputs["file"][0], job.inputs["labels"][0]
     begin, end = job.params["begin"], job.params["end"]
     indptr = file.array("label_indptr")[begin : end + 1]
-    ids = labels.array(f"map{job.params['file']}")[file.array("label_ids")[int(indptr[0]) : int(indptr[-1])]]
+    ids = file.array("label_ids")[int(indptr[0]) : int(indptr[-1])]
+    if file.result["kind"] != "sparse":
+        ids = labels.array(f"map{job.params['file']}")[ids]
     shape = (end - begin, labels.result["n_labels"])
     Y = csr_from_parts(np.ones(len(ids), np.float32), ids, (indptr - indptr[0]).astype(np.int32), shape)
     Y.sort_indices()
@@ -192,18 +194,16 @@ def encode_labels(job: Job) -> dict[str, Any]:
 
 def take_rows(shards: Sequence[Shard], first_rows: Sequence[int], rows: LongArray | None, n_features: int) -> Csr:
     """Rows of X, ascending, from the shards of its blocks; None: all. Only the rows that are needed are read."""
-    parts: list[Csr] = []
-    bounds = None if rows is None else np.searchsorted(rows, [*first_rows, np.iinfo(np.int64).max])
-    for i, shard in enumerate(shards):
-        if rows is None or bounds is None:
-            parts.append(shard.csr("X"))
-        elif bounds[i] < bounds[i + 1]:
-            parts.append(shard.csr("X")[rows[bounds[i] : bounds[i + 1]] - first_rows[i]])
-    if not parts:
+    bounds = [*first_rows, np.iinfo(np.int64).max]
+    if rows is None:
+        rows = np.arange(first_rows[-1] + shards[-1].result["n"], dtype=np.int64)
+    n_rows = np.diff(np.searchsorted(rows, bounds))
+    needed = np.flatnonzero(n_rows)
+    if not len(needed):
         return sparse.csr_matrix((0, n_features), dtype=np.float32)
-    counts = np.concatenate([np.diff(part.indptr) for part in parts])
-    indptr = indptr_from_counts(counts)
-    index = np.int32 if indptr[-1] < 2**31 else np.int64
-    indices = np.concatenate([part.indices for part in parts]).astype(index, copy=False)
-    data = np.concatenate([part.data for part in parts])
-    return csr_from_parts(data, indices, indptr.astype(index), (len(counts), n_features))
+    parts = [shards[i].csr("X", int(n_rows[i])) for i in needed.tolist()]
+    # The rows of the blocks that are needed, as if there were no others.
+    begins = indptr_from_counts([part.shape[0] for part in parts])[:-1]
+    firsts = np.asarray(first_rows, np.int64)[needed]
+    rows = rows + (begins - firsts)[np.searchsorted(firsts, rows, side="right") - 1]
+    return native.matrix.take_rows(parts, rows, resolve_threads(None))

@@ -74,10 +74,10 @@ class ProcessEngine:
 
 
 class PoolEngine:
-    """Runs each task in a process of its own, several at a time.
+    """Runs tasks in processes of this machine, several at a time.
 
-    A process that dies takes nothing with it but its task, and frees all of its memory. The processes are forked from a
-    server that has loaded the library and has no threads.
+    A process takes one task after the other; one that dies takes nothing with it but its task. The processes are forked
+    from a server that has loaded the library and has no threads.
     """
 
     def __init__(self, work_dir: str, workers: int | None = None, threads: int | None = None) -> None:
@@ -90,7 +90,8 @@ class PoolEngine:
         self._context.set_forkserver_preload(
             [f"ramify.distributed.{name}_tasks" for name in ("data", "feature", "tree", "level")]
         )
-        self._running: dict[Any, tuple[Any, Any]] = {}
+        self._idle: list[tuple[Any, Any]] = []  # processes with their connections
+        self._running: dict[Any, tuple[Any, Any]] = {}  # by connection
 
     def slots(self) -> int:
         """Return the number of processes."""
@@ -105,41 +106,48 @@ class PoolEngine:
         return f"{self._workers} processes"
 
     def submit(self, call: Call, memory: int) -> Any:
-        """Start a process."""
-        receiver, sender = self._context.Pipe(duplex=False)
-        threads = self._all_threads if call["is_alone"] else self._threads
-        process = self._context.Process(target=_in_process, args=(sender, self._work_dir, call, threads), daemon=True)
+        """Give the task to a process."""
+        process, connection = self._idle.pop() if self._idle else self._start()
+        self._running[connection] = (process, connection)
+        with contextlib.suppress(OSError):  # it has died while it was idle: wait() finds out
+            connection.send((call, self._all_threads if call["is_alone"] else self._threads))
+        return connection
+
+    def _start(self) -> tuple[Any, Any]:
+        connection, of_worker = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(of_worker, self._work_dir), daemon=True)
         with _without_main():
             process.start()
-        sender.close()
-        self._running[process.sentinel] = (process, receiver)
-        return process.sentinel
+        of_worker.close()
+        return process, connection
 
     def pids(self) -> list[int]:
-        """Return the ids of the processes that run."""
+        """Return the ids of the processes that run tasks."""
         return [process.pid for process, _ in self._running.values()]
 
     def wait(self, handles: Sequence[Any]) -> list[tuple[Any, Outcome]]:
-        """Wait for the first process to end."""
-        ended = []
-        for sentinel in multiprocessing.connection.wait(list(handles)):
-            process, receiver = self._running.pop(sentinel)
-            process.join()
+        """Wait for the first task to end."""
+        ended: list[tuple[Any, Outcome]] = []
+        for ready in multiprocessing.connection.wait(list(handles)):
+            process, connection = self._running.pop(ready)
             try:
-                outcome = Outcome(*receiver.recv())
-            except EOFError:
+                outcome = Outcome(*connection.recv())
+                self._idle.append((process, connection))
+            except (EOFError, OSError):
+                process.join()
+                connection.close()
                 outcome = Outcome(f"the worker died (exit code {process.exitcode})", is_lost=True)
-            receiver.close()
-            ended.append((sentinel, outcome))
+            ended.append((connection, outcome))
         return ended
 
     def close(self) -> None:
         """Stop all processes."""
-        for process, receiver in self._running.values():
+        for process, connection in [*self._running.values(), *self._idle]:
             process.kill()
             process.join()
-            receiver.close()
+            connection.close()
         self._running.clear()
+        self._idle.clear()
 
 
 @contextlib.contextmanager
@@ -152,9 +160,12 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _in_process(sender: Any, work_dir: str, call: Call, threads: int) -> None:
-    sender.send(tuple(run_task(work_dir, call, threads)))
-    sender.close()
+def _work(connection: Any, work_dir: str) -> None:
+    """Run the tasks that come in, until the driver closes the connection."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            call, threads = connection.recv()
+            connection.send(tuple(run_task(work_dir, call, threads)))
 
 
 def make_engine(

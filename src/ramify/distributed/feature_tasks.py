@@ -16,6 +16,7 @@ from ramify.features.term_counts import (
     count_terms,
     count_words,
     document_frequency,
+    features_of,
     fields_of,
     language_of,
     merge_counts,
@@ -79,10 +80,12 @@ def choose_features(job: Job) -> dict[str, Any]:
 
 
 def count_block(job: Job) -> dict[str, Any]:
-    """Terms of the texts of a block, with their frequencies."""
+    """Terms of the texts of a block with their frequencies, and the counts of each text: no later task analyzes it."""
     texts, languages = _documents(job), job.inputs["languages"][0].result["languages"]
     for i, (tfidf, language) in enumerate(zip(feature_parts(_features(job)), languages, strict=True)):
-        _write_counts(job, i, count_terms(tfidf, texts, fields_of(tfidf, job.params["names"]), language))
+        terms, counts = count_terms(tfidf, texts, fields_of(tfidf, job.params["names"]), language)
+        _write_counts(job, i, terms)
+        job.write_csr(f"{i}_counts", counts)
     return {}
 
 
@@ -123,10 +126,10 @@ def _learned(job: Job, shard: Shard) -> Tfidf | Concat:
 
 def count_parts(job: Job) -> dict[str, Any]:
     """Documents of a block with each term, also as a part of a word, of the extractors that count parts of words."""
-    texts = _documents(job)
+    block = job.inputs["counts"][0]
     for i, tfidf in enumerate(feature_parts(_learned(job, job.inputs["terms"][0]))):
         if tfidf.subwords is not None:
-            job.writer.array(f"{i}_df", document_frequency(tfidf, texts))
+            job.writer.array(f"{i}_df", document_frequency(tfidf, _read_counts(block, i), block.csr(f"{i}_counts")))
     return {}
 
 
@@ -144,7 +147,12 @@ def learn_weights(job: Job) -> dict[str, Any]:
 
 def transform(job: Job) -> dict[str, Any]:
     """X (rows × d) of a block of texts."""
-    X = _learned(job, job.inputs["features"][0]).transform(_documents(job))
+    block, features = job.inputs["counts"][0], _learned(job, job.inputs["features"][0])
+    parts = [
+        features_of(tfidf, _read_counts(block, i), block.csr(f"{i}_counts"))
+        for i, tfidf in enumerate(feature_parts(features))
+    ]
+    X = features.beside_each_other(parts) if isinstance(features, Concat) else parts[0]
     job.write_csr("X", X)
     return {"n_entries": int(X.nnz), "n": int(X.shape[0])}
 

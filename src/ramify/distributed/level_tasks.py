@@ -85,7 +85,8 @@ def plan(job: Job) -> dict[str, Any]:
     first = children[cluster] + size * (np.arange(len(cluster)) - np.repeat(indptr_from_counts(n_jobs)[:-1], n_jobs))
     last = np.minimum(first + size, children[cluster + 1])
     work = indptr_from_counts((sizes[cluster] + 1) * (last - first + 8))
-    cuts = np.searchsorted(work, np.linspace(0, work[-1], job.params["n_tasks"] + 1)[1:-1])
+    n_tasks = max(1, min(job.params["n_tasks"], int(work[-1]) // job.params["min_work"]))
+    cuts = np.searchsorted(work, np.linspace(0, work[-1], n_tasks + 1)[1:-1])
     bounds = np.unique(np.concatenate([[0], cuts, [len(cluster)]])).tolist()
     groups = []
     for a, b in itertools.pairwise(bounds):

@@ -37,7 +37,8 @@ class Run:
     Attributes
     ----------
     counts : tasks that were "run" and "reused", attempts that "failed" or were "lost", shards found "damaged"
-    log : an entry for each attempt: title, key, host, processor seconds, peak memory, error; also in ``log.jsonl``
+    log : an entry for each attempt: title, key, host, processor seconds, peak memory, bytes read and
+        written, error; also in ``log.jsonl``
     """
 
     def __init__(self, work_dir: str, engine: Engine, verbose: int = 1) -> None:
@@ -135,7 +136,8 @@ class Run:
         self.counts["lost" if outcome.is_lost else "failed" if outcome.error else "run"] += 1
         entry = {"title": task.title, "key": task.key, "function": task.function, "cost": task.cost,
                  "memory": task.memory, "time": round(time.time(), 3), "host": outcome.host,
-                 "seconds": round(outcome.seconds, 4), "peak": outcome.peak, "error": outcome.error}  # fmt: skip
+                 "seconds": round(outcome.seconds, 4), "peak": outcome.peak, "read": outcome.n_read,
+                 "written": outcome.n_written, "error": outcome.error}  # fmt: skip
         self.log.append(entry)
         with (Path(self.work_dir) / "log.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")

@@ -30,7 +30,7 @@ from ramify.base.sparse import csr_from_parts, indptr_from_counts
 from ramify.base.types import AnyArray, Csr
 from ramify.io.store import Store, StoreWriter
 
-VERSION = 1
+VERSION = 2
 """Part of the name of every task; raised when the content of shards changes."""
 KIND = "shard"
 
@@ -82,6 +82,7 @@ class Outcome(NamedTuple):
     is_lost : whether the worker died
     log : the traceback
     host, seconds, peak : where it ran, the processor time, and the largest memory of its process in bytes
+    n_read, n_written : bytes of arrays of other shards that it read, and of its own shard
     """
 
     error: str = ""
@@ -91,38 +92,73 @@ class Outcome(NamedTuple):
     host: str = ""
     seconds: float = 0.0
     peak: int = 0
+    n_read: int = 0
+    n_written: int = 0
 
 
 class Shard:
-    """The result of a task, memory-mapped."""
+    """The result of a task, memory-mapped. It is opened when it is read.
+
+    Attributes
+    ----------
+    n_read : bytes of arrays, or of the parts of them, that were asked for
+    """
 
     def __init__(self, path: Path) -> None:
-        self.store = Store(path)
-        self.result: dict[str, Any] = self.store.state
+        self._path = path
+        self.n_read = 0
+
+    @cached_property
+    def store(self) -> Store:
+        """The opened directory."""
+        return Store(self._path, lazy=True)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the task has found beside its arrays."""
+        return self.store.state
 
     def array(self, name: str) -> AnyArray:
         """Memory-map an array."""
+        array = self._map(name)
+        self.n_read += array.nbytes
+        return array
+
+    def _map(self, name: str) -> AnyArray:
         entry = self.store.files.get(f"{name}.npy")
         if entry is None:
             raise ModelFormatError(f"{self.store.path} has no array {name!r}")
         return self.store.array(name, entry["dtype"])
 
-    def csr(self, name: str) -> Csr:
-        """Memory-map a matrix."""
-        arrays = [self.array(f"{name}_{part}") for part in ("data", "indices", "indptr")]
-        return csr_from_parts(arrays[0], arrays[1], arrays[2], tuple(self.array(f"{name}_shape").tolist()))
+    def _entries(self, name: str, entries: slice) -> tuple[AnyArray, AnyArray]:
+        """Column indices and values of some entries of a matrix; values that are all 1 are not stored."""
+        indices = self._map(f"{name}_indices")[entries]
+        if f"{name}_data.npy" not in self.store.files:
+            return indices, np.ones(len(indices), np.float32)
+        return indices, self._map(f"{name}_data")[entries]
+
+    def _shape(self, name: str) -> tuple[int, int]:
+        n, m = self.result["shapes"][name]
+        return n, m
+
+    def csr(self, name: str, n_rows: int | None = None) -> Csr:
+        """Memory-map a matrix, of which `n_rows` rows will be read; None: all."""
+        indices, data = self._entries(name, slice(None))
+        shape, indptr = self._shape(name), self.array(f"{name}_indptr")
+        self.n_read += (indices.nbytes + data.nbytes) * (shape[0] if n_rows is None else n_rows) // max(1, shape[0])
+        return csr_from_parts(data, indices, indptr, shape)
 
     def rows(self, name: str, begin: int, end: int) -> Csr:
         """Rows begin to end of a matrix that `Job.write_rows` wrote; only they are read."""
-        ids, indptr, shape = self.array(f"{name}_ids"), self.array(f"{name}_indptr"), self.array(f"{name}_shape")
+        ids, indptr = self._map(f"{name}_ids"), self._map(f"{name}_indptr")
         first, last = np.searchsorted(ids, [begin, end])
         counts = np.zeros(end - begin, np.int64)
         counts[ids[first:last] - begin] = np.diff(indptr[first : last + 1])
-        entries = slice(int(indptr[first]), int(indptr[last]))
-        indices, data = self.array(f"{name}_indices")[entries], self.array(f"{name}_data")[entries]
+        indices, data = self._entries(name, slice(int(indptr[first]), int(indptr[last])))
+        self.n_read += int(last - first) * (ids.itemsize + indptr.itemsize) + indices.nbytes + data.nbytes
         index = np.int32 if len(indices) < 2**31 else np.int64
         found = indptr_from_counts(counts).astype(index)
-        return csr_from_parts(data, indices.astype(index, copy=False), found, (end - begin, int(shape[1])))
+        return csr_from_parts(data, indices.astype(index, copy=False), found, (end - begin, self._shape(name)[1]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,29 +170,33 @@ class Job:
     params, paths : as of the task
     inputs : its shards, opened
     writer : takes the arrays of the result; the function returns all else, as JSON
+    shapes : of the matrices of the result, by name
     """
 
     params: dict[str, Any]
     paths: list[str]
     inputs: dict[str, list[Shard]]
     writer: StoreWriter
+    shapes: dict[str, list[int]] = field(default_factory=dict)
 
     def write_csr(self, name: str, matrix: Csr) -> None:
         """Write a matrix; both index arrays with as many bits as the larger needs."""
         index = np.int32 if matrix.nnz < 2**31 else np.int64
-        self.writer.array(f"{name}_data", np.asarray(matrix.data, np.float32))
-        self.writer.array(f"{name}_indices", matrix.indices.astype(index, copy=False))
         self.writer.array(f"{name}_indptr", matrix.indptr.astype(index, copy=False))
-        self.writer.array(f"{name}_shape", np.array(matrix.shape, np.int64))
+        self._write_entries(name, matrix, index)
 
     def write_rows(self, name: str, matrix: Csr) -> None:
         """Write a matrix with many empty rows, of which `Shard.rows` reads a range."""
         ids = np.flatnonzero(np.diff(matrix.indptr))
         self.writer.array(f"{name}_ids", ids.astype(np.int32))
         self.writer.array(f"{name}_indptr", matrix.indptr[np.append(ids, matrix.shape[0])].astype(np.int64))
-        self.writer.array(f"{name}_indices", matrix.indices.astype(np.int32, copy=False))
-        self.writer.array(f"{name}_data", np.asarray(matrix.data, np.float32))
-        self.writer.array(f"{name}_shape", np.array(matrix.shape, np.int64))
+        self._write_entries(name, matrix, np.int32)
+
+    def _write_entries(self, name: str, matrix: Csr, index: type[np.int32 | np.int64]) -> None:
+        self.writer.array(f"{name}_indices", matrix.indices.astype(index, copy=False))
+        if not np.all(matrix.data == 1):
+            self.writer.array(f"{name}_data", np.asarray(matrix.data, np.float32))
+        self.shapes[name] = [int(n) for n in matrix.shape]
 
 
 def shard_path(work_dir: str | os.PathLike[str], key: str) -> Path:
@@ -168,18 +208,35 @@ def run_task(work_dir: str, call: dict[str, Any], threads: int) -> Outcome:
     """Run a task in this process, unless its shard is there."""
     # Memory and time of the whole process: a worker runs one task at a time.
     started = time.process_time()
+    _reset_peak()
     error, log, is_data_error = "", "", False
+    n_read = n_written = 0
     try:
         path = shard_path(work_dir, call["key"])
         with _default_threads(threads):
             if not path.exists():
-                _run(work_dir, path, call)
+                n_read, n_written = _run(work_dir, path, call)
     except Exception as found:
         error, log = f"{type(found).__name__}: {found}", traceback.format_exc()
         is_data_error = isinstance(found, DataError) and not isinstance(found, ModelFormatError)
+    seconds = time.process_time() - started
+    return Outcome(error, is_data_error, False, log, socket.gethostname(), seconds, _peak(), n_read, n_written)
+
+
+def _reset_peak() -> None:
+    """Let `_peak` begin anew, where the system can: a worker runs several tasks."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    """Return the largest memory of this process in bytes."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
     unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return Outcome(error, is_data_error, False, log, socket.gethostname(), time.process_time() - started, peak)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @contextlib.contextmanager
@@ -196,13 +253,16 @@ def _default_threads(n: int) -> Iterator[None]:
             os.environ["RAMIFY_THREADS"] = before
 
 
-def _run(work_dir: str, path: Path, call: dict[str, Any]) -> None:
+def _run(work_dir: str, path: Path, call: dict[str, Any]) -> tuple[int, int]:
+    """Run the function of a task; returns the bytes that it read and wrote."""
     module, _, name = call["function"].partition(":")
     function: Callable[[Job], dict[str, Any] | None] = getattr(
         importlib.import_module(f"ramify.distributed.{module}"), name
     )
     inputs = {role: [Shard(shard_path(work_dir, key)) for key in keys] for role, keys in call["inputs"].items()}
     with StoreWriter(path, durable=False) as writer:  # a shard is checked by its hashes before it is used again
-        result = function(Job(call["params"], call["paths"], inputs, writer))
+        job = Job(call["params"], call["paths"], inputs, writer)
+        result = function(job)
         if result is not None:  # otherwise the function has written a manifest of its own
-            writer.manifest(KIND, {"function": call["function"]}, result)
+            writer.manifest(KIND, {"function": call["function"]}, {**result, "shapes": job.shapes})
+    return sum(shard.n_read for shards in inputs.values() for shard in shards), writer.n_bytes

@@ -22,6 +22,10 @@ ENTRY = 8
 """Bytes of an entry of a sparse matrix."""
 MERGED = 16
 """Blocks whose terms one task merges."""
+LABELS_PER_TASK = 4_000
+"""Labels that a task represents or clusters at least: starting one takes as long as the work on a few hundred."""
+WORK_PER_TASK = 500_000
+"""The same for training: pairs of a sample and a label."""
 
 
 def fit_files(
@@ -160,7 +164,8 @@ class _Training:
             raise DataError("no row has a label; there is nothing to train on")
         features, kind = None, "sparse"
         if "sparse" in kinds:
-            X = self._map_blocks("copying features", "take_features", files, blocks, {}, {})
+            of_blocks = {"file": [files[block.file] for block in blocks]}
+            X = self._map_blocks("copying features", "take_features", blocks, {}, of_blocks)
             n_features = found[0]["n_features"]
         else:
             kind = "fields" if "fields" in kinds else "text"
@@ -171,15 +176,15 @@ class _Training:
         return _Data(kind, n, n_labels, n_features, n_entries, blocks, labels, Y, X, features)
 
     def _map_blocks(
-        self, title: str, function: str, files: list[Task], blocks: list[Block], params: dict[str, Any],
-        inputs: dict[str, list[Task]],
+        self, title: str, function: str, blocks: list[Block], params: dict[str, Any], of_blocks: dict[str, list[Task]],
+        inputs: dict[str, list[Task]] | None = None,
     ) -> list[Task]:  # fmt: skip
-        """Run a task of features for each block of rows."""
+        """Run a task of features for each block of rows; it reads the block's input of each role, and all `inputs`."""
         return self._run.run(title, [
             Task(f"{title}: rows {b.first} to {b.first + b.end - b.begin}", f"feature_tasks:{function}",
                  {**params, "begin": b.begin, "end": b.end, **({"first": b.first} if "n" in params else {})},
-                 {"file": [files[b.file]], **inputs}, cost=b.end - b.begin)
-            for b in blocks
+                 {**{role: [tasks[i]] for role, tasks in of_blocks.items()}, **(inputs or {})}, cost=b.end - b.begin)
+            for i, b in enumerate(blocks)
         ])  # fmt: skip
 
     def _make_features(
@@ -187,25 +192,28 @@ class _Training:
     ) -> tuple[Task, list[Task]]:
         """Vocabulary and weights of all texts, then X by blocks."""
         base: dict[str, Any] = {"features": self._model.features.to_dict(), "names": names}
+        texts = {"file": [files[block.file] for block in blocks]}
         found: list[Task] = []
         if is_chosen_by_texts(self._model.features):
-            found = self._map_blocks("sampling texts", "sample_texts", files, blocks, {**base, "n": n}, {})
-        languages = self._one("choosing features", "feature_tasks:choose_features", base, {"samples": found})
-        base["features"] = self._run.result(languages)["features"]
+            found = self._map_blocks("sampling texts", "sample_texts", blocks, {**base, "n": n}, texts)
+        chosen = self._one("choosing features", "feature_tasks:choose_features", base, {"samples": found})
+        base["features"] = self._run.result(chosen)["features"]
         parts = feature_parts(features_from(base["features"]))
-        counts = self._map_blocks("counting terms", "count_block", files, blocks, base, {"languages": [languages]})
+        given = {"languages": [chosen]}
+        counted = {"counts": self._map_blocks("counting terms", "count_block", blocks, base, texts, given)}
+        counts = counted["counts"]
         while len(counts) > MERGED:
             counts = self._run.run("merging terms", [
                 Task(f"merging terms {i}", "feature_tasks:merge_blocks", base, {"counts": counts[i : i + MERGED]})
                 for i in range(0, len(counts), MERGED)
             ])  # fmt: skip
-        inputs = {"counts": counts, "languages": [languages]}
+        inputs = {"counts": counts, **given}
         features = self._one("learning terms", "feature_tasks:learn_terms", {**base, "n": n}, inputs)
         if any(tfidf.subwords is not None for tfidf in parts):
             terms = {"terms": [features]}
-            dfs = self._map_blocks("counting parts of words", "count_parts", files, blocks, base, terms)
+            dfs = self._map_blocks("counting parts of words", "count_parts", blocks, base, counted, terms)
             features = self._one("learning weights", "feature_tasks:learn_weights", base, {**terms, "parts": dfs})
-        X = self._map_blocks("making features", "transform", files, blocks, base, {"features": [features]})
+        X = self._map_blocks("making features", "transform", blocks, base, counted, {"features": [features]})
         return features, X
 
     # ---- tree ----
@@ -217,8 +225,8 @@ class _Training:
             return self._one("building the tree", "tree_tasks:build_whole", params, {})
         kinds = self._model.label_representation
         kind = kinds if isinstance(kinds, str) else kinds[index % len(kinds)]
-        bounds = [data.n_labels * i // self._n_tasks for i in range(self._n_tasks + 1)]
-        bounds = sorted(set(bounds))
+        n_tasks = max(1, min(self._n_tasks, data.n_labels // LABELS_PER_TASK))
+        bounds = [data.n_labels * i // n_tasks for i in range(n_tasks + 1)]
         represented = {"n": data.n, "n_features": data.n_features, "first_rows": data.first_rows, "kind": kind,
                        "n_terms": config.n_terms}  # fmt: skip
         Z = self._run.run("representing labels", [
@@ -238,7 +246,7 @@ class _Training:
                      memory=OVERHEAD + 4 * ENTRY * (config.n_terms or 1000) * size)
                 for a, b, size in result["groups"]
             ])  # fmt: skip
-            joined = {"tree": config.to_dict(), "n_tasks": self._n_tasks}
+            joined = {"tree": config.to_dict(), "n_tasks": n_tasks}
             nodes = self._one("joining nodes", "tree_tasks:join_nodes", joined, {"above": [nodes], "parts": parts})
         return nodes
 
@@ -255,7 +263,8 @@ class _Training:
                  cost=b.end - b.begin)
             for b, Y, X in zip(data.blocks, data.Y, data.X, strict=True)
         ])  # fmt: skip
-        sizes = {"level": level, "n_labels": data.n_labels, "n": data.n, "n_tasks": self._n_tasks}
+        sizes = {"level": level, "n_labels": data.n_labels, "n": data.n, "n_tasks": self._n_tasks,
+                 "min_work": WORK_PER_TASK}  # fmt: skip
         plan = self._one(f"planning {name}", "level_tasks:plan", sizes, {"tree": [tree], "mined": mined})
         weights = self._run.run(f"training {name}", [
             Task(f"training nodes {begin} to {end} of {name}", "level_tasks:fit_group",

@@ -47,10 +47,16 @@ def side_by_side(parts: list[Csr], n: int) -> Csr:
 
 def compact_columns(matrix: Csr) -> tuple[LongArray, Csr]:
     """Columns that have entries, ascending, and the matrix with these columns only."""
-    used, indices = np.unique(matrix.indices, return_inverse=True)
-    index = matrix.indptr.dtype
+    n, index = matrix.shape[1], matrix.indptr.dtype
+    if 16 * matrix.nnz < n:  # few entries: less memory than a mark for every column
+        used, indices = np.unique(matrix.indices, return_inverse=True)
+    else:
+        is_used = np.zeros(n, bool)
+        is_used[matrix.indices] = True
+        used = np.flatnonzero(is_used)
+        indices = (np.cumsum(is_used, dtype=np.int32) - 1)[matrix.indices]
     return used.astype(np.int64), csr_from_parts(
-        matrix.data, indices.astype(index), matrix.indptr, (matrix.shape[0], len(used))
+        matrix.data, indices.astype(index, copy=False), matrix.indptr, (matrix.shape[0], len(used))
     )
 
 

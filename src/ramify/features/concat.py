@@ -103,12 +103,12 @@ class Concat(SavedFeatures):
         for i, part in enumerate(self.parts):
             found = any(block.shape[1] for block in blocks)
             blocks.append(part.fit_transform_some(documents, needs_terms=i == last and not found))
-        return self._concat(blocks)
+        return self.beside_each_other(blocks)
 
     def transform(self, documents: Any) -> Csr:
         """Concatenated features (n × Σd) of documents."""
         if not self._read_together():
-            return self._concat([part.transform(documents) for part in self.parts])
+            return self.beside_each_other([part.transform(documents) for part in self.parts])
         texts, field_weights, threads = self.parts[0].prepare(documents)
         blocks = [part._fitted() for part in self.parts]
         factors = list(self.weights or (1.0,) * len(blocks))
@@ -119,7 +119,8 @@ class Concat(SavedFeatures):
         """Whether all parts read the same texts, so that each is read once."""
         return all(part.reads_as(self.parts[0]) for part in self.parts)
 
-    def _concat(self, blocks: list[Csr]) -> Csr:
+    def beside_each_other(self, blocks: list[Csr]) -> Csr:
+        """Features (n × Σd) from those of the parts, which are changed."""
         for block, weight in zip(blocks, self.weights or (), strict=False):
             if weight != 1.0:
                 block.data *= np.float32(weight)

@@ -1,7 +1,8 @@
 """TF-IDF of a corpus in parts: counts of the parts, merged, give the vocabulary and the weights of the whole.
 
 In order: `count_languages` (if the language of the stems is to be found), `count_terms`, `merge_counts`, `set_terms`,
-`document_frequency` (only of texts with subwords), `set_weights`. The result has the bits of `Tfidf.fit`.
+`document_frequency` (only with subwords), `set_weights`, `features_of`. The results have the bits of
+`Tfidf.fit_transform`, and texts are analyzed once.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ramify import native
-from ramify.base.sparse import indptr_from_counts
+from ramify.base.sparse import csr_from_parts, indptr_from_counts
 from ramify.base.threads import resolve_threads
-from ramify.base.types import AnyArray, LongArray
+from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.features import languages
 from ramify.features.selection import df_range, most_frequent
 from ramify.features.tfidf import MIN_PART_DF, Tfidf
@@ -64,15 +65,19 @@ def language_of(tfidf: Tfidf, found: Counter[str]) -> str | None:
     return tfidf.stemmer if tfidf.stemmer in languages.STEMMERS else None
 
 
-def count_terms(tfidf: Tfidf, documents: Any, fields: dict[str, float] | None, language: str | None) -> TermCounts:
-    """Terms of documents, all of them."""
+def count_terms(
+    tfidf: Tfidf, documents: Any, fields: dict[str, float] | None, language: str | None
+) -> tuple[TermCounts, Csr]:
+    """Terms of documents, all m of them, and the counts (n × m) of each document."""
     inputs, threads = check_inputs(documents), resolve_threads(tfidf.threads)
     texts, weights = tfidf._texts(inputs, fields), [1.0] if fields is None else list(fields.values())
     with_tf = tfidf.max_features is not None
     counts = native.text.CorpusCounts.count(tfidf._make_analyzer(language), texts, weights, with_tf, threads)
     counts.select(1, len(inputs), threads)
     df, tf = counts.document_frequency(), counts.term_frequency()
-    return TermCounts(*counts.freeze(None, False), df, tf)
+    terms = TermCounts(*counts.freeze(None, False), df, tf)
+    indptr, indices, data = counts.rows(None, False, False, "none", threads)
+    return terms, csr_from_parts(data, indices, indptr, (len(inputs), len(df)))
 
 
 def merge_counts(parts: Sequence[TermCounts]) -> TermCounts:
@@ -106,11 +111,17 @@ def set_terms(
     return df
 
 
-def document_frequency(tfidf: Tfidf, documents: Any) -> LongArray:
-    """Documents (d,) with each term, or with a word that it is a part of."""
-    return np.bincount(tfidf.transform(documents).indices, minlength=tfidf.n_features).astype(np.int64)
+def document_frequency(tfidf: Tfidf, terms: TermCounts, counts: Csr) -> LongArray:
+    """Documents (d,) with each term, or with a word that it is a part of, of those that `count_terms` has counted."""
+    return np.bincount(features_of(tfidf, terms, counts).indices, minlength=tfidf.n_features).astype(np.int64)
 
 
 def set_weights(tfidf: Tfidf, df: LongArray) -> None:
     """Set the weights from the document frequencies (d,)."""
     tfidf._finish(df, tfidf.n_documents_, tfidf.fields_, tfidf.language_)
+
+
+def features_of(tfidf: Tfidf, terms: TermCounts, counts: Csr) -> Csr:
+    """Features (n × d) of documents that `count_terms` has counted."""
+    threads = resolve_threads(tfidf.threads)
+    return tfidf._matrix(tfidf._fitted().transform_counts(terms.offsets, terms.bytes, counts, threads))

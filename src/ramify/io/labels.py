@@ -81,11 +81,11 @@ class LabelVocabulary(Sequence[Label]):
         return (self[i] for i in range(len(self)))
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, LabelVocabulary)
-            and len(self) == len(other)
-            and all(a == b for a, b in zip(self, other, strict=True))
-        )
+        if not isinstance(other, LabelVocabulary) or len(self) != len(other):
+            return False
+        if self.is_range() and other.is_range():
+            return True
+        return all(a == b for a, b in zip(self, other, strict=True))
 
     def __hash__(self) -> int:
         return hash((len(self), self[0] if len(self) else None))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypedDict, cast
 
 import numpy as np
+from scipy import sparse
 
 from ramify import _core
 from ramify.base.sparse import csr_from_parts
@@ -24,6 +26,7 @@ __all__ = [
     "ranking_sums",
     "spmm",
     "spmm_dense",
+    "take_rows",
     "unit_rows",
 ]
 
@@ -97,6 +100,17 @@ def largest_entries(matrix: Csr, n: int, threads: int) -> Csr:
     """Return the n entries of each row of a canonical float32 CSR matrix that have the largest magnitude."""
     indptr, indices, data = _core.largest_entries(matrix, n, threads)
     return csr_from_parts(data, indices, indptr, matrix.shape)
+
+
+def take_rows(matrices: Sequence[Csr], rows: LongArray, threads: int) -> Csr:
+    """Rows, in ascending order, of float32 CSR matrices below each other; every entry is copied once."""
+    n_columns = {matrix.shape[1] for matrix in matrices}
+    if len(n_columns) != 1:
+        raise ValueError("the matrices must have the same number of columns, and there must be one at least")
+    if any(matrix.indptr.dtype != np.int32 for matrix in matrices):  # more than 2³¹ entries in one of them
+        return sparse.csr_matrix(sparse.vstack(matrices, format="csr")[rows])
+    indptr, indices, data = _core.take_rows(list(matrices), np.ascontiguousarray(rows, np.int64), threads)
+    return csr_from_parts(data, indices, indptr, (len(rows), n_columns.pop()))
 
 
 def blend_rankings(ids: IntArray, scores: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:

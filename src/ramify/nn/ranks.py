@@ -59,7 +59,10 @@ class Ranks:
             tensor.copy_(total.reshape(tensor.shape))
 
     def concatenate(self, own: AnyArray) -> AnyArray:
-        """Rows of all ranks, in their order; the ranks may have different numbers of rows."""
+        """Rows of all ranks, in their order; the ranks may have different numbers of rows.
+
+        Each rank sends its rows to their place in the result, so that nothing else is in memory.
+        """
         if self.size == 1:
             return own
         import torch
@@ -67,12 +70,13 @@ class Ranks:
 
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         distributed.all_gather(counts, torch.tensor([len(own)]))
-        lengths = [int(count) for count in counts]
-        padded = np.zeros((max(lengths), *own.shape[1:]), own.dtype)
-        padded[: len(own)] = own
-        parts = [torch.empty_like(torch.from_numpy(padded)) for _ in range(self.size)]
-        distributed.all_gather(parts, torch.from_numpy(padded))
-        return np.concatenate([part.numpy()[:n] for part, n in zip(parts, lengths, strict=True)])
+        ends = np.cumsum([0, *map(int, counts)]).tolist()
+        joined = np.empty((ends[-1], *own.shape[1:]), own.dtype)
+        joined[ends[self.rank] : ends[self.rank + 1]] = own
+        for rank in range(self.size):
+            if ends[rank] < ends[rank + 1]:
+                distributed.broadcast(torch.from_numpy(joined[ends[rank] : ends[rank + 1]]), rank)
+        return joined
 
     def wait(self) -> None:
         """Wait until every rank is here."""
