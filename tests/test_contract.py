@@ -57,6 +57,7 @@ MODELS = {
     "astec": (lambda **options: small_deepxml(ramify.Astec, **options), True),
     "knn": (lambda **options: ramify.KNN(**options), True),
     "label-matcher": (lambda **options: ramify.LabelMatcher(**options), False),  # without a catalogue: no names
+    "zest-xml": (lambda **options: ramify.ZestXML(**options), True),
     "hybrid": (lambda **options: ramify.Hybrid(n_trees=10, n_folds=2, **options), True),
     "ensemble": (lambda **options: small_ensemble(**options), True),
     "elias++": (lambda **options: small_elias(ranker="sparse", stages=1, **options), True),

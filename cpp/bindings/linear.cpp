@@ -7,6 +7,7 @@
 #include "bindings/common.h"
 #include "linear/balanced_2means.h"
 #include "linear/beam.h"
+#include "linear/bilinear.h"
 #include "linear/boosted.h"
 #include "linear/candidates.h"
 #include "linear/kmeans.h"
@@ -288,11 +289,44 @@ Out<float> py_score_boosted(In<std::int64_t> indptr, In<std::int32_t> features, 
     return give(std::move(scores), {n});
 }
 
+// Weights (nnz of W), weight of common terms, and bias.
+std::tuple<Out<float>, float, float> py_fit_bilinear(const Csr& X, const Csr& Z, const Csr& pairs, In<float> costs,
+                                                     const Csr& W, float positive_cost, float negative_cost,
+                                                     float tolerance, float direct_scale, int max_epochs,
+                                                     std::uint64_t seed) {
+    const auto narrow = nb::dtype<std::int32_t>();
+    const auto view = [&](const Csr::Arrays& parts, std::int64_t cols) {
+        if (parts.indptr.dtype() != narrow || parts.indices.dtype() != narrow)
+            throw nb::type_error("the index arrays of the CSR matrices must be int32");
+        return CsrView<std::int32_t>{ssize(parts.indptr.shape(0)) - 1, cols,
+                                     static_cast<const std::int32_t*>(parts.indptr.data()),
+                                     static_cast<const std::int32_t*>(parts.indices.data()), parts.data->data()};
+    };
+    const Csr::Arrays x = X.arrays(), z = Z.arrays(), p = pairs.arrays(), w = W.arrays();
+    const std::int64_t d = ssize(w.indptr.shape(0)) - 1, n_labels = ssize(z.indptr.shape(0)) - 1;
+    const auto terms = static_cast<const std::int32_t*>(z.indices.data());
+    const std::size_t n_entries = z.indices.shape(0);
+    const std::int64_t e = n_entries == 0 ? 0 : *std::max_element(terms, terms + n_entries) + std::int64_t{1};
+    const auto linked = static_cast<const std::int32_t*>(w.indices.data());
+    const std::size_t n_weights = w.indices.shape(0);
+    const std::int64_t last = n_weights == 0 ? 0 : *std::max_element(linked, linked + n_weights) + std::int64_t{1};
+    std::vector<float> weights(n_weights);
+    const BilinearOptions options{positive_cost, negative_cost, tolerance, direct_scale, max_epochs, seed};
+    const BilinearShared shared = without_gil([&] {
+        return fit_bilinear(view(x, d), view(z, std::max(e, last)), view(p, n_labels), costs.data(),
+                            view(w, std::max(e, last)), options, weights.data());
+    });
+    return {give(std::move(weights)), shared.direct, shared.bias};
+}
+
 }  // namespace
 
 void bind_linear(nb::module_& m) {
     m.def("score_boosted", py_score_boosted, array("indptr"), array("features"), array("thresholds"), array("masks"),
           array("leaves"), array("columns"), nb::arg("threads"));
+    m.def("fit_bilinear", py_fit_bilinear, nb::arg("X"), nb::arg("Z"), nb::arg("pairs"), array("costs"), nb::arg("W"),
+          nb::arg("positive_cost"), nb::arg("negative_cost"), nb::arg("tolerance"), nb::arg("direct_scale"),
+          nb::arg("max_epochs"), nb::arg("seed"));
     m.attr("MARGIN_BONUS") = margin_bonus;
 
     nb::class_<KMeansOptions>(m, "KMeansOptions")

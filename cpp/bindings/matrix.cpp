@@ -49,6 +49,21 @@ Ranking py_nearest_rows(In<std::int64_t> indptr, In<std::int32_t> samples, In<fl
     });
 }
 
+Out<float, 2> py_selected_products(const Csr& queries, const Csr& rows, std::int64_t n_columns, In2<std::int32_t> ids,
+                                   int threads) {
+    const Csr::Arrays left = queries.arrays(), right = rows.arrays();
+    return right.visit(n_columns, [&]<class Index>(const CsrView<Index>& row_view) {
+        if (left.indptr.dtype() != nb::dtype<Index>() || left.indices.dtype() != nb::dtype<Index>())
+            throw nb::type_error("the index arrays of both CSR matrices must have the same type");
+        const CsrView<Index> query_view{ssize(left.indptr.shape(0)) - 1, n_columns,
+                                        static_cast<const Index*>(left.indptr.data()),
+                                        static_cast<const Index*>(left.indices.data()), left.data->data()};
+        return give_matrix<float>(ids.shape(0), ids.shape(1), [&](float* out) {
+            selected_products(query_view, row_view, ids.data(), ssize(ids.shape(1)), threads, out);
+        });
+    });
+}
+
 Out<float, 2> py_spmm_dense(const Csr& a, In2<float> b, int threads) {
     const Csr::Arrays parts = a.arrays();
     return parts.visit(ssize(b.shape(0)), [&](const auto& view) {
@@ -165,6 +180,8 @@ void bind_matrix(nb::module_& m) {
     m.def("spmm", py_spmm, nb::arg("a"), nb::arg("b"), nb::arg("n_columns"), nb::arg("unit_norm"), nb::arg("threads"));
     m.def("nearest_rows", py_nearest_rows, array("indptr"), array("samples"), array("values"), nb::arg("n_samples"),
           nb::arg("queries"), nb::arg("k"), nb::arg("threads"));
+    m.def("selected_products", py_selected_products, nb::arg("queries"), nb::arg("rows"), nb::arg("n_columns"),
+          array("ids"), nb::arg("threads"));
     m.def("spmm_dense", py_spmm_dense, nb::arg("a"), array("b"), nb::arg("threads"));
     m.def("ranking_hits", py_ranking_hits, array("ids"), nb::arg("truth"), nb::arg("n_labels"), nb::arg("threads"));
     m.def("ranking_sums", py_ranking_sums, array("ids"), nb::arg("truth"), array("cutoffs"), array("weights"),

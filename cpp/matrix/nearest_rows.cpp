@@ -1,6 +1,7 @@
 #include "matrix/nearest_rows.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "core/parallel.h"
@@ -19,8 +20,9 @@ struct SearchScratch {
     TopK best;
 };
 
-// Kept between calls, since it has the size of all samples.
+// Kept between calls, since they have the size of all samples, or of all columns.
 ScratchPool<SearchScratch> search_scratch;
+ScratchPool<std::vector<float>> query_scratch;
 
 // The largest of a few sums: whole runs of samples are passed over by one comparison.
 float largest_of(const float* sums, std::int64_t n) {
@@ -65,6 +67,35 @@ void nearest_rows(const PostingsView& postings, const CsrView<Index>& queries, s
     });
 }
 
+template <class Index>
+void selected_products(const CsrView<Index>& queries, const CsrView<Index>& rows, const std::int32_t* ids,
+                       std::int64_t k, int threads, float* products) {
+    parallel_for((queries.rows + queries_at_once - 1) / queries_at_once, threads, [&](std::int64_t block, int) {
+        const ScratchPool<std::vector<float>>::Lease lease(query_scratch);
+        std::vector<float>& query = *lease;  // zero between searches
+        if (static_cast<std::int64_t>(query.size()) < queries.cols)
+            query.resize(static_cast<std::size_t>(queries.cols));
+        const std::int64_t end = std::min(queries.rows, (block + 1) * queries_at_once);
+        for (std::int64_t i = block * queries_at_once; i < end; ++i) {
+            for (Index at = queries.indptr[i]; at < queries.indptr[i + 1]; ++at)
+                query[static_cast<std::size_t>(queries.indices[at])] = queries.data[at];
+            for (std::int64_t j = i * k; j < (i + 1) * k; ++j) {
+                float sum = ids[j] < 0 ? -std::numeric_limits<float>::infinity() : 0.0f;
+                if (ids[j] >= 0)
+                    for (Index at = rows.indptr[ids[j]]; at < rows.indptr[ids[j] + 1]; ++at)
+                        sum += query[static_cast<std::size_t>(rows.indices[at])] * rows.data[at];
+                products[j] = sum;
+            }
+            for (Index at = queries.indptr[i]; at < queries.indptr[i + 1]; ++at)
+                query[static_cast<std::size_t>(queries.indices[at])] = 0;
+        }
+    });
+}
+
+template void selected_products(const CsrView<std::int32_t>&, const CsrView<std::int32_t>&, const std::int32_t*,
+                                std::int64_t, int, float*);
+template void selected_products(const CsrView<std::int64_t>&, const CsrView<std::int64_t>&, const std::int32_t*,
+                                std::int64_t, int, float*);
 template void nearest_rows(const PostingsView&, const CsrView<std::int32_t>&, std::int64_t, int, std::int32_t*, float*);
 template void nearest_rows(const PostingsView&, const CsrView<std::int64_t>&, std::int64_t, int, std::int32_t*, float*);
 

@@ -22,4 +22,9 @@ template <class Index>
 void nearest_rows(const PostingsView& postings, const CsrView<Index>& queries, std::int64_t k, int threads,
                   std::int32_t* ids, float* products);
 
+// Inner products (n, k) of each query with k rows of a matrix of its own, ids (n, k); -inf where the id is -1.
+template <class Index>
+void selected_products(const CsrView<Index>& queries, const CsrView<Index>& rows, const std::int32_t* ids,
+                       std::int64_t k, int threads, float* products);
+
 }  // namespace ramify

@@ -46,10 +46,12 @@ if TYPE_CHECKING:
     from ramify.models.xrlinear import XRLinear
     from ramify.models.xrtransformer import XRTransformer
     from ramify.models.xtransformer import XTransformer
+    from ramify.models.zestxml import ZestXML
     from ramify.nn.config import TrainingConfig
     from ramify.nn.encoders.bag import BagEncoder
     from ramify.nn.encoders.transformer import TransformerEncoder
     from ramify.nn.label_embeddings import LabelEncoderConfig
+    from ramify.rank.bilinear import BilinearConfig
     from ramify.rank.decision_rule import DecisionRule
     from ramify.rank.decisions import (
         ExpectedCount,
@@ -104,6 +106,7 @@ _MODULE_OF = {
     "XRLinear": "ramify.models.xrlinear",
     "XRTransformer": "ramify.models.xrtransformer",
     "XTransformer": "ramify.models.xtransformer",
+    "ZestXML": "ramify.models.zestxml",
     "BagEncoder": "ramify.nn.encoders.bag",
     "TransformerEncoder": "ramify.nn.encoders.transformer",
     "LabelEncoderConfig": "ramify.nn.label_embeddings",
@@ -119,6 +122,7 @@ _MODULE_OF = {
     "Explanation": "ramify.rank.explanation",
     "LabelCatalogue": "ramify.io.catalogue",
     "LabelFilter": "ramify.rank.filters",
+    "BilinearConfig": "ramify.rank.bilinear",
     "LinearConfig": "ramify.rank.linear",
     "fit_ovr": "ramify.rank.linear",
     "__version__": "ramify.version",
@@ -130,6 +134,7 @@ __all__ = [  # noqa: RUF022 (in the order of sorted())
     "AnnIndex",
     "Astec",
     "BagEncoder",
+    "BilinearConfig",
     "Concat",
     "DataError",
     "Dataset",
@@ -173,6 +178,7 @@ __all__ = [  # noqa: RUF022 (in the order of sorted())
     "XRLinear",
     "XRTransformer",
     "XTransformer",
+    "ZestXML",
     "__version__",
     "datasets",
     "evaluate",

@@ -149,6 +149,13 @@ def nearest_rows(
     k: int,
     threads: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
+def selected_products(
+    queries: scipy.sparse.csr_matrix,
+    rows: scipy.sparse.csr_matrix,
+    n_columns: int,
+    ids: NDArray[np.int32],
+    threads: int,
+) -> NDArray[np.float32]: ...
 def spmm_dense(a: scipy.sparse.csr_matrix, b: NDArray[np.float32], threads: int) -> NDArray[np.float32]: ...
 def ranking_hits(
     ids: NDArray[np.int32], truth: scipy.sparse.csr_matrix, n_labels: int, threads: int
@@ -188,6 +195,19 @@ def score_boosted(
     columns: NDArray[np.float32],
     threads: int,
 ) -> NDArray[np.float32]: ...
+def fit_bilinear(
+    X: scipy.sparse.csr_matrix,
+    Z: scipy.sparse.csr_matrix,
+    pairs: scipy.sparse.csr_matrix,
+    costs: NDArray[np.float32],
+    W: scipy.sparse.csr_matrix,
+    positive_cost: float,
+    negative_cost: float,
+    tolerance: float,
+    direct_scale: float,
+    max_epochs: int,
+    seed: int,
+) -> tuple[NDArray[np.float32], float, float]: ...
 
 MARGIN_BONUS: float = 1e-05
 

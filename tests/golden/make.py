@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 TEXTS = ["red fox runs", "brown hen lays eggs", "red hen sleeps", "grey whale swims", "brown fox", "whale eggs"] * 4
 LABELS = [["fox", "red"], ["hen", "egg"], ["hen", "red"], ["whale"], ["fox"], ["whale", "egg"]] * 4
 NAMES = {"fox": "fox", "hen": {"name": "hen (bird)", "synonyms": ["chicken"]}, "whale": "whale", "zebra": "zebra"}
-NAMED = ("label-matcher", "hybrid")
+NAMED = ("label-matcher", "zest-xml", "hybrid")
 QUERIES = ["a red fox", "hen eggs", "grey whale", "nothing known", ""]
 TRAINING = TrainingConfig(epochs=2, min_steps=8)
 COMMON = {"threads": 1, "verbose": 0}
@@ -49,6 +49,7 @@ MODELS = {
     ),
     "knn": lambda: ramify.KNN(keep_texts=True, **COMMON),
     "label-matcher": lambda: ramify.LabelMatcher(n_trees=4, labels="catalogue", **COMMON),
+    "zest-xml": lambda: ramify.ZestXML(labels="catalogue", **COMMON),
     "hybrid": lambda: ramify.Hybrid(
         (ramify.XRLinear(**COMMON), ramify.KNN(**COMMON), ramify.LabelMatcher(n_trees=4, **COMMON)),
         n_trees=4, n_folds=2, **COMMON,

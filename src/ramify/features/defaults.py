@@ -39,6 +39,14 @@ def neighbor_features() -> Tfidf:
     return Tfidf(sublinear_tf=True, stemmer="auto", lead_words=12, lead_weight=4.0)
 
 
+def label_text_features() -> Tfidf:
+    """TF-IDF of stems and parts of words: the default of models that compare texts with the texts of labels.
+
+    Names are inflected and compounded in other ways than texts: "Tiersprache" for "Sprachen der Tiere".
+    """
+    return Tfidf(sublinear_tf=True, stemmer="auto", subwords="parts", lead_words=12, lead_weight=4.0)
+
+
 @dataclass(frozen=True)
 class Suggestion:
     """Features for texts, with the reason and the fraction of documents in each language."""

@@ -1,4 +1,4 @@
-"""Inverted index of sparse samples: exact nearest neighbors by cosine similarity."""
+"""Inverted index of sparse samples: exact nearest neighbors by cosine similarity or inner product."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ramify.io.store import Store, StoreWriter
 
 @dataclass(frozen=True, eq=False)
 class Postings:
-    """Samples of unit norm by column: those with a value in column c stand from indptr[c] to indptr[c + 1].
+    """Samples by column: those with a value in column c stand from indptr[c] to indptr[c + 1].
 
     Attributes
     ----------
@@ -34,8 +34,13 @@ class Postings:
 
     @classmethod
     def build(cls, X: Csr) -> Postings:
-        """Index samples X (n × d), in the order of their rows."""
-        return cls._of(normalize_rows(X).tocsc(), X.shape[0])
+        """Index samples X (n × d), in the order of their rows, scaled to unit norm."""
+        return cls.of(normalize_rows(X))
+
+    @classmethod
+    def of(cls, X: Csr) -> Postings:
+        """Index samples X (n × d) as they are."""
+        return cls._of(X.tocsc(), X.shape[0])
 
     @classmethod
     def _of(cls, columns: Any, n_samples: int) -> Postings:
@@ -69,9 +74,11 @@ class Postings:
 
         Samples without a common feature are not found.
         """
-        return native.matrix.nearest_rows(
-            self.indptr, self.samples, self.values, self.n_samples, normalize_rows(queries), k, threads
-        )
+        return self.products(normalize_rows(queries), k, threads)
+
+    def products(self, queries: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """Ids and inner products (m, k), only those above 0, of the samples with the largest ones, as `search`."""
+        return native.matrix.nearest_rows(self.indptr, self.samples, self.values, self.n_samples, queries, k, threads)
 
     # ---- files ----
 

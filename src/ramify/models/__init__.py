@@ -24,6 +24,7 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "lightdxml": ("ramify.models.deepxml.lightdxml", "LightDXML"),
     "knn": ("ramify.models.knn", "KNN"),
     "label-matcher": ("ramify.models.label_matcher", "LabelMatcher"),
+    "zest-xml": ("ramify.models.zestxml", "ZestXML"),
     "hybrid": ("ramify.models.hybrid.model", "Hybrid"),
     "ensemble": ("ramify.models.ensemble", "Ensemble"),
 }

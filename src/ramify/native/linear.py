@@ -22,6 +22,7 @@ __all__ = [
     "LinearClassifiers",
     "ScoreTree",
     "balanced_2means",
+    "fit_bilinear",
     "fit_ovr",
     "job_size",
     "kmeans",
@@ -245,6 +246,42 @@ def score_boosted(
     if len(indptr) != len(leaves) + 1 or leaves.shape[1:] != (32,):
         raise ValueError(f"boosted trees have {len(indptr) - 1} and {leaves.shape} leaves")
     return _core.score_boosted(indptr, features, thresholds, masks, leaves, columns, threads)
+
+
+def fit_bilinear(
+    X: Csr,
+    Z: Csr,
+    pairs: Csr,
+    W: Csr,
+    *,
+    positive_cost: float,
+    negative_cost: float,
+    costs: FloatArray,
+    tolerance: float,
+    max_epochs: int,
+    seed: int,
+    direct_scale: float = 4.0,
+) -> tuple[Csr, float, float]:
+    """Weights (d × e) with the pattern of W, weight of common terms, and bias; see cpp/linear/bilinear.h.
+
+    X (n × d) are samples, Z (L × e) labels, pairs (n × L) have the targets 1 and -1, costs (n,) belong to samples.
+    """
+    n, n_labels = pairs.shape
+    if X.shape != (n, W.shape[0]) or Z.shape != (n_labels, W.shape[1]) or len(costs) != n:
+        raise ValueError(f"X {X.shape}, Z {Z.shape}, {len(costs)} costs and W {W.shape} do not fit pairs {pairs.shape}")
+    if max(matrix.nnz for matrix in (X, Z, pairs, W)) >= 2**31:
+        raise ValueError("bilinear weights need matrices of less than 2^31 entries; train on fewer rows")
+    x, z, p, w = (_with_int32(matrix) for matrix in (X, Z, pairs, W))
+    weights, direct, bias = _core.fit_bilinear(
+        x, z, p, np.ascontiguousarray(costs, np.float32), w, positive_cost, negative_cost, tolerance, direct_scale,
+        max_epochs, seed % 2**64,
+    )  # fmt: skip
+    return csr_from_parts(weights, W.indices, W.indptr, W.shape), direct, bias
+
+
+def _with_int32(matrix: Csr) -> Csr:
+    indices, indptr = (array.astype(np.int32, copy=False) for array in (matrix.indices, matrix.indptr))
+    return csr_from_parts(matrix.data, indices, indptr, matrix.shape)
 
 
 def _checked(

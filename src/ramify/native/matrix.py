@@ -67,6 +67,20 @@ def nearest_rows(
     return _core.nearest_rows(indptr, samples, values, n_samples, queries, k, threads)
 
 
+def selected_products(queries: Csr, rows: Csr, ids: IntArray, threads: int) -> FloatArray:
+    """Inner products (n, k) of queries (n × d) with the rows ids (n, k) of a matrix (m × d); -inf where the id is -1.
+
+    Both are canonical float32 CSR matrices.
+    """
+    if queries.shape[1] != rows.shape[1] or ids.ndim != 2 or len(ids) != queries.shape[0]:
+        raise ValueError(f"queries are {queries.shape}, rows {rows.shape}, ids {ids.shape}")
+    if ids.size and not (int(ids.min()) >= -1 and int(ids.max()) < rows.shape[0]):
+        raise ValueError(f"ids must be -1, or below {rows.shape[0]}")
+    index_type = np.int64 if np.int64 in (queries.indices.dtype, rows.indices.dtype) else np.int32
+    queries, rows = _with_index_type(queries, index_type), _with_index_type(rows, index_type)
+    return _core.selected_products(queries, rows, rows.shape[1], np.ascontiguousarray(ids, np.int32), threads)
+
+
 def csr_topk(matrix: Csr, k: int, threads: int) -> tuple[IntArray, FloatArray]:
     """Ids and scores (n, k) of the k largest entries of each row of a canonical float32 CSR matrix."""
     if k < 1:

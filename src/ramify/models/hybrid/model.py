@@ -35,6 +35,7 @@ from ramify.models.label_matcher import LabelMatcher
 from ramify.models.members import describe_members, load_members, members_of, save_members
 from ramify.models.training_data import TrainingData
 from ramify.models.xrlinear import XRLinear
+from ramify.models.zestxml import ZestXML
 from ramify.rank.boosted import BoostedTrees, fit_boosted
 from ramify.rank.explanation import Neighbor
 from ramify.rank.filters import LabelFilter
@@ -50,7 +51,7 @@ class Hybrid(Model):
     """Ranks what several models find, by everything that they know.
 
     Without `members` these are `XRLinear` and `KNN` and, of texts whose labels have names (`label_catalogue=` of
-    `fit`), `LabelMatcher`. The scores are probabilities.
+    `fit`), `LabelMatcher` and `ZestXML`. The scores are probabilities.
 
     >>> texts, labels = ["red fox", "grey hen", "red hen"] * 4, [["fox"], ["hen"], ["hen"]] * 4
     >>> model = Hybrid(n_trees=5).fit(texts, labels, label_catalogue={"fox": "fox", "hen": "hen"})
@@ -89,7 +90,7 @@ class Hybrid(Model):
         common: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "verbose": self.verbose}
         members: list[Model] = [XRLinear(**common), KNN(**common)]
         if has_names and inputs.kind in ("text", "fields"):
-            members.append(LabelMatcher(**common))
+            members += [LabelMatcher(**common), ZestXML(**common)]
         return tuple(members)
 
     def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:

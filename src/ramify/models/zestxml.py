@@ -1,0 +1,297 @@
+"""Labels by their texts: weights between the words of a sample and the words of a label (ZestXML: Gupta et al. 2021).
+
+A label is described by the terms of its names, synonyms and description and, if it has training samples, by a feature
+of its own. Its score for a sample x is
+
+    score(x, l) = xᵀ W z_l + β xᵀ z_l + bias
+
+where W has a weight for each pair of terms that go together in training, such as "solar" and "photovoltaics", and β is
+the weight of all terms that the text and the label have in common. Labels with the same words share weights: a label
+without a training sample has those of its words. Stems and parts of words are terms, too, so that inflected and
+compound words match. Labels that nothing speaks for follow by frequency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from scipy import sparse
+from scipy.special import expit
+
+from ramify import native
+from ramify.base.config import param
+from ramify.base.errors import ModelFormatError
+from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, keep_entries, pattern
+from ramify.base.threads import resolve_threads
+from ramify.base.types import Csr, FloatArray, IntArray
+from ramify.features.concat import Concat
+from ramify.features.defaults import label_text_features
+from ramify.features.tfidf import Tfidf
+from ramify.features.words import column_words
+from ramify.index.postings import Postings
+from ramify.io.catalogue import LabelCatalogue
+from ramify.io.inputs import Inputs
+from ramify.io.labels import LabelVocabulary
+from ramify.io.store import Store, StoreWriter
+from ramify.models.base import check_state
+from ramify.models.features import FeatureModel
+from ramify.models.memory import measure_sizes
+from ramify.models.training_data import TrainingData
+from ramify.rank.bilinear import Bilinear, BilinearConfig, fit_bilinear
+from ramify.rank.evidence import Evidence
+from ramify.rank.explanation import Level
+from ramify.rank.filters import LabelFilter
+from ramify.rank.frequency import FrequencyOrder
+
+MIN_DROPPED = 100
+"""Terms in no more samples than this may always have weights: in small data no word is common."""
+OWN = "(the label itself)"
+"""What the feature of a label of its own is called in explanations."""
+SHOWN_PAIRS = 10
+"""Pairs of terms in an explanation."""
+MAX_WEIGHT = 1e6
+"""Magnitude that no weight and no feature of a label reaches."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ZestXML(FeatureModel):
+    """Ranks labels by learned weights between the words of samples and of the labels' texts.
+
+    The texts are those of `label_catalogue=` of `fit`. Without them, and with matrices, labels have only the feature of
+    their own.
+
+    >>> texts, names = ["solar cells", "a tax on wine"] * 9, {1: "photovoltaics", 2: "tax law", 3: "wine"}
+    >>> model = ZestXML(labels="catalogue").fit(texts, [[1], [2]] * 9, label_catalogue=names)
+    >>> model.predict_topk(["cells", "old wines"], k=1).labels(names=True)[1][0][0]
+    'wine'
+    """
+
+    kind: ClassVar[str] = "zest-xml"
+    evidence_columns: ClassVar[tuple[str, ...]] = ("score", "common", "covered", "terms")
+
+    features: Tfidf | Concat = param(
+        factory=label_text_features, doc="feature extraction from samples and label texts; not used for matrices"
+    )
+    labels: Literal["seen", "catalogue"] = param(
+        "seen", "'catalogue': labels of the catalogue without a training sample can be predicted too; 'seen': not"
+    )
+    identity: float = param(
+        1.0, "value of the feature that each label has of its own; raising it favors labels with many samples", low=0
+    )
+    max_df: float = param(
+        0.2,
+        "terms in more than this fraction of the samples get no weights, such as words that say little; not of dense "
+        f"features, and not below {MIN_DROPPED} samples",
+        low=0,
+        high=1,
+    )
+    bilinear: BilinearConfig = param(factory=BilinearConfig, doc="weights between terms and their training")
+
+    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
+        sizes, config = measure_sizes(inputs, Y, self.features), self.bilinear
+        links = 2 * config.n_links * (sizes.n_features + sizes.n_labels)
+        pairs = min(config.max_rows, len(inputs)) * (config.n_shortlist + 10)
+        training = 3 * 8 * links + (3 * 8 + 4) * pairs + 3 * 8 * sizes.n_entries
+        return sizes.labels + max(sizes.making_features, sizes.features + training)
+
+    # ---- training ----
+
+    def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
+        data = super()._check_training_data(X, y, label_catalogue)
+        return data.with_catalogue_labels() if self.labels == "catalogue" else data
+
+    def _fit(self, data: TrainingData) -> None:
+        threads, n_labels = resolve_threads(self.threads), data.Y.shape[1]
+        X, terms = self._features_of_both(data)
+        counts = np.bincount(data.Y.indices, minlength=n_labels)
+        self.frequency_ = FrequencyOrder.of(counts)
+        seen = counts > 0
+        own = sparse.diags(np.where(seen, self.identity, 0.0).astype(np.float32), format="csr")
+        self.label_terms_ = as_csr(sparse.hstack([terms, own], format="csr"), "Z")
+        self.label_terms_.eliminate_zeros()
+        linked = np.ones(X.shape[1], bool)
+        if data.inputs.kind != "dense":
+            linked = np.bincount(X.indices, minlength=X.shape[1]) <= max(MIN_DROPPED, self.max_df * X.shape[0])
+        costs = np.ones(X.shape[0]) if data.sample_weight is None else data.sample_weight / data.sample_weight.mean()
+        self.model_ = fit_bilinear(
+            X, data.Y, self.label_terms_, self.bilinear, linked=linked, candidates=seen,
+            costs=costs.astype(np.float32), are_texts=data.inputs.kind in ("text", "fields"), seed=self.seed,
+            threads=threads,
+        )  # fmt: skip
+        self._open()
+
+    def _features_of_both(self, data: TrainingData) -> tuple[Csr, Csr]:
+        """Features X (n × d) of samples, and of the texts of labels (L × d); none of matrices, which have no words."""
+        n_labels = data.Y.shape[1]
+        if data.inputs.kind not in ("text", "fields"):
+            X = _as_sparse(data.inputs.data)
+            return X, sparse.csr_matrix((n_labels, X.shape[1]), dtype=np.float32)
+        texts = label_texts(data.labels, data.catalogue)
+        documents = list(data.inputs.data)
+        if data.inputs.kind == "fields":
+            fields = self.features.parts[0].fields if isinstance(self.features, Concat) else self.features.fields
+            name = next(iter(fields or dict.fromkeys(name for document in documents for name in document)))
+            texts = [{name: text} for text in texts]  # type: ignore[misc]
+        self.features_ = self.features.clone()
+        both = self.features_.fit_transform(documents + texts)
+        return as_csr(both[: len(documents)]), as_csr(both[len(documents) :])
+
+    def _open(self) -> None:
+        """Make what searches use of the features of the labels."""
+        Z, d = self.label_terms_, self.model_.W.shape[0]
+        self.index_ = Postings.of(Z)
+        texts = keep_entries(Z, Z.indices < d)
+        self.text_terms_ = csr_from_parts(texts.data, texts.indices, texts.indptr, (Z.shape[0], d))
+        self.text_squares_ = csr_from_parts(texts.data**2, texts.indices, texts.indptr, (Z.shape[0], d))
+        self.text_index_ = Postings.of(self.text_terms_)
+
+    # ---- prediction ----
+
+    def _rows(self, inputs: Inputs) -> Csr:
+        """Features (n × d) of samples."""
+        return _as_sparse(inputs.data) if inputs.kind in ("sparse", "dense") else self.features_.transform(inputs.data)
+
+    def _search(self, inputs: Inputs, k: int, index: Postings, ids_of: IntArray | None) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the best labels of an index; `ids_of` its rows are the labels."""
+        threads = resolve_threads(self.threads, len(inputs))
+        queries = self.model_.queries(self._rows(inputs), threads)
+        ids, products = index.products(queries, k, threads)
+        if ids_of is not None:
+            ids = np.where(ids >= 0, ids_of[ids], -1).astype(np.int32)
+        found = ids >= 0
+        scores = np.full(ids.shape, -np.inf, np.float32)
+        scores[found] = self.frequency_.adjusted(self._probabilities(products[found]), ids[found])
+        return ids, scores
+
+    def _probabilities(self, products: FloatArray) -> FloatArray:
+        return expit(2 * (products + np.float32(self.model_.bias))).astype(np.float32)  # type: ignore[no-any-return]
+
+    def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
+        ids, scores = self._search(inputs, k, self.index_, None)
+        self.frequency_.fill(ids, scores)
+        return ids, scores
+
+    def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
+        index = label_filter.prepared(self.index_, lambda: Postings.of(self.label_terms_[label_filter.ids]))
+        ids, scores = self._search(inputs, k, index, label_filter.ids)
+        self.frequency_.fill(ids, scores, label_filter)
+        return ids, scores
+
+    def _evidence(self, inputs: Inputs, k: int) -> Evidence:
+        """Labels with the best scores and, half as many, those that have the most in common with the text."""
+        threads, n, X = resolve_threads(self.threads, len(inputs)), len(inputs), self._rows(inputs)
+        queries, Z, texts = self.model_.queries(X, threads), self.label_terms_, self.text_terms_
+        best, _ = self.index_.products(queries, min(k, self.n_labels), threads)
+        common, _ = self.text_index_.products(X, min(max(1, k // 2), self.n_labels), threads)
+        ids = np.sort(np.concatenate([best, common], axis=1), axis=1)
+        ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
+        found = ids >= 0
+        rows, labels = np.repeat(np.arange(n), found.sum(axis=1)), ids[found]
+        products = native.matrix.selected_products
+        columns = {
+            "score": products(queries, Z, ids, threads)[found],
+            "common": products(X, texts, ids, threads)[found],
+            "covered": products(pattern(X), self.text_squares_, ids, threads)[found],
+            "terms": products(queries, csr_from_parts(texts.data, texts.indices, texts.indptr, Z.shape), ids, threads)[
+                found
+            ],
+        }
+        order = np.lexsort((labels, -columns["score"], rows))
+        return Evidence(rows[order], labels[order], {name: values[order] for name, values in columns.items()}, {})
+
+    # ---- explanations ----
+
+    def _contributions(self, inputs: Inputs, label_id: int) -> tuple[list[str], list[str], Csr]:
+        """Words of a sample (w,), terms of a label (t,), and what each pair of them adds to the score (w × t)."""
+        x, z = self._rows(inputs), self.label_terms_[label_id]
+        W = self.model_.W[x.indices][:, z.indices].multiply(x.data[:, None]).multiply(z.data[None, :])
+        d = self.model_.W.shape[0]
+        if inputs.kind in ("text", "fields"):
+            words, fractions = column_words(self.features_, inputs.data[0], x.indices)
+            terms = [*_terms(self.features_, z.indices[z.indices < d]), *(OWN for _ in z.indices[z.indices >= d])]
+        else:
+            words, terms = [f"feature {j}" for j in x.indices], [OWN for _ in z.indices]
+            fractions = sparse.eye(len(words), format="csr")
+        return words, terms, as_csr(sparse.csr_matrix(fractions.T @ W), "W")
+
+    def _explain_levels(self, inputs: Inputs, label_id: int) -> list[Level] | None:
+        words, _, pairs = self._contributions(inputs, label_id)
+        sums = np.asarray(pairs.sum(axis=1)).ravel().tolist()
+        contributions = [(word, value) for word, value in zip(words, sums, strict=True) if value != 0]
+        margin = self.model_.bias + sum(sums)
+        return [
+            Level(
+                "label", margin, self.model_.bias, sorted(contributions, key=lambda pair: -abs(pair[1])),
+                float(np.log(max(1e-12, expit(2 * margin)))),
+            )
+        ]  # fmt: skip
+
+    def _explain_parts(self, inputs: Inputs, label_id: int) -> dict[str, float]:
+        """Return the pairs of words of the sample and terms of the label that matter most."""
+        words, terms, pairs = self._contributions(inputs, label_id)
+        found: dict[str, float] = {}
+        for row, column, value in zip(entry_rows(pairs).tolist(), pairs.indices, pairs.data.tolist(), strict=True):
+            key = f"{words[row]} × {terms[column]}"
+            found[key] = found.get(key, 0.0) + value
+        return dict(sorted(found.items(), key=lambda pair: -abs(pair[1]))[:SHOWN_PAIRS])
+
+    # ---- files ----
+
+    def _save(self, writer: StoreWriter) -> dict[str, Any]:
+        for name, matrix in (("label_terms", self.label_terms_), ("weights", self.model_.W)):
+            writer.array(f"{name}_indptr", matrix.indptr.astype(np.int64))
+            writer.array(f"{name}_indices", matrix.indices.astype(np.int32))
+            writer.array(f"{name}_data", matrix.data.astype(np.float32))
+        return {"features": self._save_features(writer), "direct": self.model_.direct, "bias": self.model_.bias}
+
+    def _load(self, store: Store, state: Any) -> None:
+        state = check_state(store, state)
+        d = self._load_features(store, state)
+        direct, bias = state.get("direct"), state.get("bias")
+        if d is None or not all(isinstance(value, float) and np.isfinite(value) for value in (direct, bias)):
+            raise ModelFormatError(f"the manifest of {store.path} does not describe the weights between terms")
+        width = d + self.n_labels
+        self.label_terms_ = _load_csr(store, "label_terms", (self.n_labels, width))
+        self.model_ = Bilinear(_load_csr(store, "weights", (d, width)), direct, bias)
+        self.frequency_ = FrequencyOrder.of(self.label_counts_.counts)
+        self._open()
+
+
+def label_texts(labels: LabelVocabulary, catalogue: LabelCatalogue | None) -> list[str]:
+    """Text of each label: its names, synonyms and description; empty without any."""
+    texts = []
+    for label in labels:
+        entry = None if catalogue is None else catalogue.get_entry(label)
+        parts = [] if entry is None else [*dict.fromkeys([*entry.names.values(), *entry.synonyms]), entry.description]
+        texts.append(" ".join(part for part in parts if part))
+    return texts
+
+
+def _as_sparse(data: Any) -> Csr:
+    return data if sparse.issparse(data) else as_csr(sparse.csr_matrix(data))
+
+
+def _terms(features: Tfidf | Concat, columns: IntArray) -> list[str]:
+    """Terms of columns of a text extractor."""
+    terms, first = [""] * len(columns), 0
+    for part in features.parts if isinstance(features, Concat) else (features,):
+        mine = np.flatnonzero((columns >= first) & (columns < first + part.n_features))
+        for i, term in zip(mine.tolist(), part.terms(columns[mine] - first), strict=True):
+            terms[i] = term
+        first += part.n_features
+    return terms
+
+
+def _load_csr(store: Store, name: str, shape: tuple[int, int]) -> Csr:
+    """Open a matrix that native code may follow."""
+    indptr = store.array(f"{name}_indptr", np.int64, shape=(shape[0] + 1,))
+    indices = store.array(f"{name}_indices", np.int32, ndim=1, bounds=(0, max(1, shape[1])))
+    data = store.array(f"{name}_data", np.float32, shape=indices.shape)
+    if indptr[-1] != len(indices) or len(indices) >= 2**31 or np.any(np.diff(indptr) < 0):
+        raise ModelFormatError(f"{store.path}: the rows of {name} overlap")
+    matrix = csr_from_parts(data, indices, indptr.astype(np.int32), shape)
+    if not native.matrix.is_canonical(matrix, MAX_WEIGHT):
+        raise ModelFormatError(f"{store.path}: {name} is not a matrix of finite values with sorted columns")
+    return matrix
