@@ -50,6 +50,19 @@ def test_labels_without_a_training_sample_are_found_by_common_words(model, tmp_p
         assert np.array_equal(own.scores, other.scores)
 
 
+def test_less_is_transferred_to_labels_without_a_sample():
+    scores = [
+        dict(
+            ramify.ZestXML(labels="catalogue", transfer=transfer)
+            .fit(TEXTS, LABELS, label_catalogue=NAMES)
+            .predict_topk(["panels", "windmill"], 5)
+            .labels()[0]
+        )["l8"]
+        for transfer in (0.0, 0.3, 1.0)
+    ]
+    assert scores[0] < 1e-4 < scores[1] < scores[2]  # at 0, nothing but common words speaks for it
+
+
 def test_labels_that_nothing_speaks_for_follow_by_frequency(model):
     assert best(model, "unknown", 5) == ["l2", "l1", "l3", "l8", "l9"]
 

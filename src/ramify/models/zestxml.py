@@ -3,12 +3,13 @@
 A label is described by the terms of its names, synonyms and description and, if it has training samples, by a feature
 of its own. Its score for a sample x is
 
-    score(x, l) = xᵀ W z_l + β xᵀ z_l + bias
+    score(x, l) = c_l xᵀ W z_l + β xᵀ z_l + bias
 
 where W has a weight for each pair of terms that go together in training, such as "solar" and "photovoltaics", and β is
 the weight of all terms that the text and the label have in common. Labels with the same words share weights: a label
-without a training sample has those of its words. Stems and parts of words are terms, too, so that inflected and
-compound words match. Labels that nothing speaks for follow by frequency.
+without a training sample has those of its words, which count less (c_l < 1), since others were trained with them. Stems
+and parts of words are terms, too, so that inflected and compound words match. Labels that nothing
+speaks for follow by frequency.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class ZestXML(FeatureModel):
     """
 
     kind: ClassVar[str] = "zest-xml"
-    evidence_columns: ClassVar[tuple[str, ...]] = ("score", "common", "covered", "terms")
+    evidence_columns: ClassVar[tuple[str, ...]] = ("score", "common", "nearness", "covered", "terms")
 
     features: Tfidf | Concat = param(
         factory=label_text_features, doc="feature extraction from samples and label texts; not used for matrices"
@@ -79,6 +80,13 @@ class ZestXML(FeatureModel):
     )
     identity: float = param(
         1.0, "value of the feature that each label has of its own; raising it favors labels with many samples", low=0
+    )
+    transfer: float = param(
+        0.3,
+        "factor on the learned weights of the words of labels without a training sample; lowering it leaves more to "
+        "words that text and label have in common",
+        low=0,
+        high=1,
     )
     max_df: float = param(
         0.2,
@@ -109,14 +117,17 @@ class ZestXML(FeatureModel):
         self.frequency_ = FrequencyOrder.of(counts)
         seen = counts > 0
         own = sparse.diags(np.where(seen, self.identity, 0.0).astype(np.float32), format="csr")
-        self.label_terms_ = as_csr(sparse.hstack([terms, own], format="csr"), "Z")
+        Z = as_csr(sparse.hstack([terms, own], format="csr"), "Z")
+        Z.eliminate_zeros()
+        factors = sparse.diags(np.where(seen, 1.0, self.transfer).astype(np.float32), format="csr")
+        self.label_terms_ = as_csr(sparse.hstack([factors @ Z, terms], format="csr"), "Z")
         self.label_terms_.eliminate_zeros()
         linked = np.ones(X.shape[1], bool)
         if data.inputs.kind != "dense":
             linked = np.bincount(X.indices, minlength=X.shape[1]) <= max(MIN_DROPPED, self.max_df * X.shape[0])
         costs = np.ones(X.shape[0]) if data.sample_weight is None else data.sample_weight / data.sample_weight.mean()
         self.model_ = fit_bilinear(
-            X, data.Y, self.label_terms_, self.bilinear, linked=linked, candidates=seen,
+            X, data.Y, Z, self.bilinear, linked=linked, candidates=seen,
             costs=costs.astype(np.float32), are_texts=data.inputs.kind in ("text", "fields"), seed=self.seed,
             threads=threads,
         )  # fmt: skip
@@ -142,9 +153,11 @@ class ZestXML(FeatureModel):
         """Make what searches use of the features of the labels."""
         Z, d = self.label_terms_, self.model_.W.shape[0]
         self.index_ = Postings.of(Z)
-        texts = keep_entries(Z, Z.indices < d)
-        self.text_terms_ = csr_from_parts(texts.data, texts.indices, texts.indptr, (Z.shape[0], d))
-        self.text_squares_ = csr_from_parts(texts.data**2, texts.indices, texts.indptr, (Z.shape[0], d))
+        first = Z.shape[1] - d
+        texts = keep_entries(Z, Z.indices >= first)
+        self.text_terms_ = csr_from_parts(texts.data, texts.indices - np.int32(first), texts.indptr, (Z.shape[0], d))
+        self.text_squares_ = csr_from_parts(texts.data**2, self.text_terms_.indices, texts.indptr, (Z.shape[0], d))
+        self.learned_terms_ = keep_entries(Z, Z.indices < d)
         self.text_index_ = Postings.of(self.text_terms_)
 
     # ---- prediction ----
@@ -184,19 +197,20 @@ class ZestXML(FeatureModel):
         threads, n, X = resolve_threads(self.threads, len(inputs)), len(inputs), self._rows(inputs)
         queries, Z, texts = self.model_.queries(X, threads), self.label_terms_, self.text_terms_
         best, _ = self.index_.products(queries, min(k, self.n_labels), threads)
-        common, _ = self.text_index_.products(X, min(max(1, k // 2), self.n_labels), threads)
+        common, in_common = self.text_index_.products(X, min(max(1, k // 2), self.n_labels), threads)
         ids = np.sort(np.concatenate([best, common], axis=1), axis=1)
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
         found = ids >= 0
         rows, labels = np.repeat(np.arange(n), found.sum(axis=1)), ids[found]
         products = native.matrix.selected_products
-        columns = {
+        in_texts = products(X, texts, ids, threads)
+        largest = np.maximum(in_common[:, :1], np.float32(1e-6)).astype(np.float32)
+        columns: dict[str, FloatArray] = {
             "score": products(queries, Z, ids, threads)[found],
-            "common": products(X, texts, ids, threads)[found],
+            "common": in_texts[found],
+            "nearness": (in_texts / largest)[found].astype(np.float32),
             "covered": products(pattern(X), self.text_squares_, ids, threads)[found],
-            "terms": products(queries, csr_from_parts(texts.data, texts.indices, texts.indptr, Z.shape), ids, threads)[
-                found
-            ],
+            "terms": products(queries, self.learned_terms_, ids, threads)[found],
         }
         order = np.lexsort((labels, -columns["score"], rows))
         return Evidence(rows[order], labels[order], {name: values[order] for name, values in columns.items()}, {})
@@ -207,10 +221,12 @@ class ZestXML(FeatureModel):
         """Words of a sample (w,), terms of a label (t,), and what each pair of them adds to the score (w × t)."""
         x, z = self._rows(inputs), self.label_terms_[label_id]
         W = self.model_.W[x.indices][:, z.indices].multiply(x.data[:, None]).multiply(z.data[None, :])
-        d = self.model_.W.shape[0]
+        d, first = self.model_.W.shape[0], self.label_terms_.shape[1] - self.model_.W.shape[0]
         if inputs.kind in ("text", "fields"):
             words, fractions = column_words(self.features_, inputs.data[0], x.indices)
-            terms = [*_terms(self.features_, z.indices[z.indices < d]), *(OWN for _ in z.indices[z.indices >= d])]
+            is_own = (z.indices >= d) & (z.indices < first)
+            named = _terms(self.features_, np.where(is_own, 0, np.where(z.indices < d, z.indices, z.indices - first)))
+            terms = [OWN if own else term for own, term in zip(is_own, named, strict=True)]
         else:
             words, terms = [f"feature {j}" for j in x.indices], [OWN for _ in z.indices]
             fractions = sparse.eye(len(words), format="csr")
@@ -252,7 +268,7 @@ class ZestXML(FeatureModel):
         direct, bias = state.get("direct"), state.get("bias")
         if d is None or not all(isinstance(value, float) and np.isfinite(value) for value in (direct, bias)):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the weights between terms")
-        width = d + self.n_labels
+        width = 2 * d + self.n_labels
         self.label_terms_ = _load_csr(store, "label_terms", (self.n_labels, width))
         self.model_ = Bilinear(_load_csr(store, "weights", (d, width)), direct, bias)
         self.frequency_ = FrequencyOrder.of(self.label_counts_.counts)

@@ -56,12 +56,11 @@ class BilinearConfig(Config):
 
 @dataclass(frozen=True, eq=False)
 class Bilinear:
-    """score(x, l) = xᵀ W z_l + β xᵀ z_l + bias; terms of samples and labels share their first columns.
+    """score(x, l) = xᵀ W z_l + bias, where the last d of the columns are the terms of samples themselves.
 
     Attributes
     ----------
-    W : (d × e)
-    direct : β
+    W : (d × (e + d)) learned weights beside β on the diagonal: of terms that a sample and a label have in common
     """
 
     W: Csr
@@ -69,7 +68,7 @@ class Bilinear:
     bias: float
 
     def queries(self, X: Csr, threads: int) -> Csr:
-        """Samples in terms of labels (n × e): their inner products with labels are scores without the bias."""
+        """Samples in terms of labels (n × (e + d)): inner products with labels are scores without the bias."""
         return native.matrix.spmm(X, self.W, threads)
 
 
@@ -100,14 +99,18 @@ def fit_bilinear(
     S = find_links(pattern(of_links) if are_texts else of_links, of_labels, config.n_links, threads)
     rows = np.sort(np.random.default_rng(seed).permutation(X.shape[0])[: config.max_rows])
     X, Y = X[rows], Y[rows]
-    start = _with_direct(csr_from_parts(S.data * np.float32(0.5), S.indices, S.indptr, S.shape), 1.0)
+    start = as_csr(
+        csr_from_parts(S.data * np.float32(0.5), S.indices, S.indptr, S.shape) + _diagonal(S.shape, 1.0), "W"
+    )
     pairs = shortlisted_pairs(X, Y, start, Z, candidates, config.n_shortlist, threads)
     W, direct, bias = native.linear.fit_bilinear(
         X, Z, pairs, S, positive_cost=config.C * config.positive_weight, negative_cost=config.C, costs=costs[rows],
         tolerance=config.tolerance, max_epochs=config.max_epochs, seed=seed,
     )  # fmt: skip
     direct = max(config.min_direct, direct * config.direct)
-    return Bilinear(_with_direct(keep_entries(W, np.abs(W.data) >= config.threshold), direct), direct, bias)
+    kept = keep_entries(W, np.abs(W.data) >= config.threshold)
+    d = W.shape[0]
+    return Bilinear(as_csr(sparse.hstack([kept, _diagonal((d, d), direct)], format="csr"), "W"), direct, bias)
 
 
 def find_links(X: Csr, T: Csr, n: int, threads: int) -> Csr:
@@ -144,11 +147,10 @@ def _column_squares(M: Csr) -> AnyArray:
     return np.bincount(M.indices, np.square(M.data, dtype=np.float64), minlength=M.shape[1])
 
 
-def _with_direct(W: Csr, direct: float) -> Csr:
-    """W (d × e) plus a weight for the same term of samples and labels."""
-    n = min(W.shape)
-    diagonal = sparse.csr_matrix((np.full(n, direct, np.float32), (np.arange(n), np.arange(n))), shape=W.shape)
-    return as_csr((W + diagonal).tocsr().astype(np.float32), "W")
+def _diagonal(shape: tuple[int, int], value: float) -> Csr:
+    """Matrix with a value for the same term of samples and labels."""
+    n = min(shape)
+    return sparse.csr_matrix((np.full(n, value, np.float32), (np.arange(n), np.arange(n))), shape=shape)
 
 
 def shortlisted_pairs(X: Csr, Y: Csr, W: Csr, Z: Csr, candidates: BoolArray, n: int, threads: int) -> Csr:

@@ -79,6 +79,13 @@ class Hybrid(Model):
     max_rows: int = param(9000, "training rows that the ranker learns from", low=1)
     hidden: float = param(0.1, "fraction of the labels that members do not see, with labels='catalogue'", low=0, high=1)
 
+    unseen_weight: float = param(
+        1.0,
+        "factor on the weight of true labels without a training sample, with labels='catalogue'; raising it finds more "
+        "of them, ranks others lower, and makes the probabilities of such labels too high",
+        above=0,
+    )
+
     # ---- training ----
 
     def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
@@ -119,6 +126,9 @@ class Hybrid(Model):
                     pairs = pairs.take(counts[pairs.ids] > 0)
                 out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
         features, targets, weights = out_of_fold.training_set(self.seed)
+        if is_open and len(targets):
+            is_unseen = features[:, OWN.index("frequency")] == 0
+            weights = weights * np.where(is_unseen & targets, self.unseen_weight, 1.0)
         self.trees_ = fit_boosted(
             features, targets, n_trees=self.n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
             sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
