@@ -92,6 +92,14 @@ def test_labels_without_a_training_sample(data):
     ranking = model.predict_topk([queries[i] for i in rows], 10).labels()
     found = [bool(hidden & set(truth[i]) & {label for label, _ in best}) for i, best in zip(rows, ranking, strict=True)]
     assert np.mean(found) > 0.08  # models that learn from samples alone find none of them
+    members = [member.clone() for member in model.members_[1:]]
+    sums = []
+    for weight in (1.0, 5.0):
+        other = ramify.Hybrid(members, n_trees=30, n_folds=1, labels="catalogue", unseen_weight=weight, verbose=0)
+        ranking = other.fit(texts[::3], seen[::3], label_catalogue=names).predict_topk(queries[:100], 20)
+        unseen = other.label_counts_.counts == 0
+        sums.append(ranking.scores[unseen[ranking.ids]].sum())
+    assert sums[1] > 1.3 * sums[0]
 
 
 def hash_of(label):
