@@ -171,7 +171,7 @@ class ZestXML(FeatureModel):
         threads = resolve_threads(self.threads, len(inputs))
         queries = self.model_.queries(self._rows(inputs), threads)
         ids, products = index.products(queries, k, threads)
-        if ids_of is not None:
+        if ids_of is not None and len(ids_of):  # none: nothing is found
             ids = np.where(ids >= 0, ids_of[ids], -1).astype(np.int32)
         found = ids >= 0
         scores = np.full(ids.shape, -np.inf, np.float32)
