@@ -85,10 +85,11 @@ def test_estimates_count_the_weights_of_a_transformer(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 10_000_000)
     for text, dim in (('{"hidden_size": 32}', 32), ("{", 768), ("[]", 768), ('{"hidden_size": -1}', 768)):
         (tmp_path / "config.json").write_text(text)
-        assert TransformerSizes.of(str(tmp_path)) == (dim, 10_000_000)
+        assert TransformerSizes.of(str(tmp_path)) == (dim, 12, 10_000_000)
     (tmp_path / "config.json").write_text('{"hidden_size": 32}')
     small = estimate(tmp_path, frozen=True)
-    assert estimate(tmp_path) > small + 20_000_000  # gradients and Adam's moments
+    assert estimate(tmp_path) > small + 25_000_000 + 128 * 64 * 12 * 32 * 4  # gradients, moments, activations
+    assert estimate(tmp_path, max_length=64) < estimate(tmp_path)
     assert estimate("bert-base-german-cased", frozen=True) > small + 400_000_000
     (tmp_path / "model.safetensors").write_bytes(b"\0" * 20_000_000)
     assert estimate(tmp_path, frozen=True) == small + 15_000_000

@@ -87,9 +87,14 @@ class EncodedModel(FeatureModel):
     # ---- memory ----
 
     def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        sizes, transformer = measure_sizes(inputs, Y, self.features), 0
-        if isinstance(self.encoder, TransformerEncoder):
-            transformer = self._transformer_sizes.training(frozen=self.encoder.frozen)
+        sizes, transformer, encoder = measure_sizes(inputs, Y, self.features), 0, self.encoder
+        if isinstance(encoder, TransformerEncoder):
+            own = self._transformer_sizes
+            transformer = (
+                own.frozen_bytes()
+                if encoder.frozen
+                else own.fine_tuning_bytes(min(encoder.micro_batch_size, sizes.n_samples), encoder.max_length)
+            )
         return transformer + sizes.labels + max(sizes.making_features, sizes.features + self._encoded_bytes(sizes))
 
     def _encoded_bytes(self, sizes: DataSizes) -> int:

@@ -39,14 +39,16 @@ DENSE_ENTRY = 60
 """Bytes of an entry of the dense part of label representations while they are made and clustered."""
 PACKED_DENSE_WEIGHT = 20
 """Bytes of a weight of dense features while it is packed, beside the CSR matrix that it comes from."""
-HIDDEN_SIZE, TRANSFORMER_WEIGHTS = 768, 440 << 20
-"""Assumed dimension of a transformer's embedding, and bytes of its weights, where it is not a directory."""
+HIDDEN_SIZE, N_LAYERS, TRANSFORMER_WEIGHTS = 768, 12, 440 << 20
+"""Assumed dimension and layers of a transformer, and bytes of its weights, where it is not a directory."""
 ENCODING = 24 << 20
 """Bytes of encoding texts with a transformer: tokens and activations of batches."""
-FROZEN, FINE_TUNED = 1.5, 5.0
+FROZEN, FINE_TUNED = 1.5, 4
 """Bytes for each byte of a transformer's weights: those of torch, and of layers in the compiled core; in fine-tuning
-gradients, Adam's moments and a copy of those that validated best.
+gradients and Adam's moments.
 """
+ACTIVATIONS = 64
+"""Bytes of the activations that a layer keeps for the backward pass, for each token and dimension."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +174,7 @@ class TransformerSizes(NamedTuple):
     """Sizes of a transformer, as far as they are known without opening it."""
 
     dim: int
+    n_layers: int
     weights: int
 
     @classmethod
@@ -179,12 +182,23 @@ class TransformerSizes(NamedTuple):
         """Read the configuration and the sizes of the files of a directory; for a name on the hub assume BERT's."""
         folder = Path(path).expanduser()
         try:
-            dim = json.loads((folder / "config.json").read_text())["hidden_size"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            dim = None
-        weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0
-        return cls(dim if type(dim) is int and 0 < dim < 2**20 else HIDDEN_SIZE, weights or TRANSFORMER_WEIGHTS)
+            settings = json.loads((folder / "config.json").read_text())
+        except (OSError, ValueError, RecursionError):
+            settings = None
 
-    def training(self, *, frozen: bool) -> int:
-        """Bytes of the weights, what is trained with them, and of encoding texts."""
-        return ENCODING + int((FROZEN if frozen else FINE_TUNED) * self.weights)
+        def size(name: str, default: int) -> int:
+            value = settings.get(name) if isinstance(settings, dict) else None
+            return value if type(value) is int and 0 < value < 2**20 else default
+
+        weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0
+        dim, n_layers = size("hidden_size", HIDDEN_SIZE), size("num_hidden_layers", N_LAYERS)
+        return cls(dim, n_layers, weights or TRANSFORMER_WEIGHTS)
+
+    def frozen_bytes(self) -> int:
+        """Bytes of the weights, and of encoding texts."""
+        return ENCODING + int(FROZEN * self.weights)
+
+    def fine_tuning_bytes(self, n_texts: int, n_tokens: int) -> int:
+        """Bytes of the weights, what is trained with them, and activations of `n_texts` texts of `n_tokens` tokens."""
+        activations = ACTIVATIONS * self.dim * self.n_layers * n_tokens * n_texts
+        return ENCODING + activations + FINE_TUNED * self.weights
