@@ -16,7 +16,7 @@ import ramify
 from ramify.io.inputs import check_inputs
 from ramify.labels.representations import pifa
 from ramify.models import memory
-from ramify.models.memory import measure_sizes
+from ramify.models.memory import TransformerSizes, measure_sizes
 from ramify.nn.encoders.bag import Bag
 
 
@@ -73,6 +73,32 @@ def test_estimates_grow_with_what_takes_memory():
     for cls in (ramify.Elias, ramify.NeuralOneVsAll, ramify.LightDXML, ramify.XRTransformer):
         model = cls(encoder=ramify.BagEncoder(dim=64))
         assert model.estimate_memory(texts, many) > 2_000_000 * 64 * 4 > model.estimate_memory(texts, Y)
+
+
+def test_estimates_count_the_weights_of_a_transformer(tmp_path):
+    """Its directory is looked at, not opened; a name on the hub is taken for one of BERT's size."""
+    texts, Y = zipf_data(100)
+
+    def estimate(path, **options):
+        return ramify.Elias(encoder=ramify.TransformerEncoder(str(path), **options)).estimate_memory(texts, Y)
+
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 10_000_000)
+    for text, dim in (('{"hidden_size": 32}', 32), ("{", 768), ("[]", 768), ('{"hidden_size": -1}', 768)):
+        (tmp_path / "config.json").write_text(text)
+        assert TransformerSizes.of(str(tmp_path)) == (dim, 12, 10_000_000)
+    (tmp_path / "config.json").write_text('{"hidden_size": 32}')
+    small = estimate(tmp_path, frozen=True)
+    assert estimate(tmp_path) > small + 25_000_000 + 128 * 64 * 12 * 32 * 4  # gradients, moments, activations
+    assert estimate(tmp_path, max_length=64) < estimate(tmp_path)
+    assert estimate("bert-base-german-cased", frozen=True) > small + 400_000_000
+    (tmp_path / "model.safetensors").write_bytes(b"\0" * 20_000_000)
+    assert estimate(tmp_path, frozen=True) == small + 15_000_000
+
+
+def test_heads_of_clusters_have_no_classifier_for_each_label():
+    encoder = ramify.BagEncoder(dim=64)
+    assert ramify.XTransformer(encoder=encoder)._n_outputs(200_000) == 4001
+    assert ramify.XRTransformer(encoder=encoder)._n_outputs(200_000) == 32768
 
 
 def test_an_estimate_leaves_a_fitted_model_as_it_is():

@@ -81,6 +81,9 @@ def test_additional_negatives(zoo):
     assert not np.array_equal(plain.scores, with_all.scores)  # the classifiers saw other negatives
     with pytest.raises(ramify.DataError, match="shapes"):
         model.fit(texts, labels, tree=tree, negatives=[None, all_samples[:, :2]])
+    for alone in (all_samples, {1: all_samples}):
+        with pytest.raises(ramify.DataError, match="negatives must be a list with a matrix"):
+            model.fit(texts, labels, tree=tree, negatives=alone)
 
 
 @pytest.mark.parametrize("representation", ["pifa", "pii", "spectral", ("pifa", "pii")])

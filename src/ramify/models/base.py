@@ -86,7 +86,7 @@ class Model(Estimator, Config):
         return self._finish_fit(data)
 
     def estimate_memory(self, X: Any, y: Any) -> int:
-        """Estimate the bytes that `fit(X, y)` takes above X and y (`models.memory`); rough for transformers."""
+        """Estimate the bytes that `fit(X, y)` takes above X and y (`models.memory`)."""
         self.check_params()
         inputs = check_inputs(X)
         return OVERHEAD + self._training_bytes(inputs, encode_labels(y, len(inputs))[0])

@@ -19,7 +19,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models.features import FeatureModel
-from ramify.models.memory import HIDDEN_SIZE, DataSizes, encoder_bytes, measure_sizes
+from ramify.models.memory import DataSizes, TransformerSizes, encoder_bytes, measure_sizes
 from ramify.models.training_data import TrainingData
 from ramify.nn.encoders import Bag, Encoder, Transformer
 from ramify.nn.encoders.bag import BagEncoder
@@ -87,13 +87,24 @@ class EncodedModel(FeatureModel):
     # ---- memory ----
 
     def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        sizes = measure_sizes(inputs, Y, self.features)
-        return sizes.labels + max(sizes.making_features, sizes.features + self._encoded_bytes(sizes))
+        sizes, transformer, encoder = measure_sizes(inputs, Y, self.features), 0, self.encoder
+        if isinstance(encoder, TransformerEncoder):
+            own = self._transformer_sizes
+            transformer = (
+                own.frozen_bytes()
+                if encoder.frozen
+                else own.fine_tuning_bytes(min(encoder.micro_batch_size, sizes.n_samples), encoder.max_length)
+            )
+        return transformer + sizes.labels + max(sizes.making_features, sizes.features + self._encoded_bytes(sizes))
 
     def _encoded_bytes(self, sizes: DataSizes) -> int:
-        """Bytes of the training on given features; those of a transformer's weights are not counted."""
+        """Bytes of the training on given features, beside those of a transformer."""
         is_bag = isinstance(self.encoder, BagEncoder)
-        return encoder_bytes(sizes, self._embedding_dim, is_bag=is_bag)
+        return encoder_bytes(sizes, self._embedding_dim, self._n_outputs(sizes.n_labels), is_bag=is_bag)
+
+    def _n_outputs(self, n_labels: int) -> int:
+        """Classifiers of the head that is trained with the encoder."""
+        return n_labels
 
     def _word_bytes(self, sizes: DataSizes) -> int:
         """Bytes of the word embeddings of a bag."""
@@ -101,7 +112,12 @@ class EncodedModel(FeatureModel):
 
     @property
     def _embedding_dim(self) -> int:
-        return self.encoder.dim if isinstance(self.encoder, BagEncoder) else HIDDEN_SIZE
+        return self.encoder.dim if isinstance(self.encoder, BagEncoder) else self._transformer_sizes.dim
+
+    @property
+    def _transformer_sizes(self) -> TransformerSizes:
+        assert isinstance(self.encoder, TransformerEncoder)
+        return TransformerSizes.of(self.encoder.model)
 
     # ---- samples ----
 

@@ -4,14 +4,16 @@ The estimate counts what is in memory at the largest stage of `fit`, above the i
 texts, label representations, the clustering, negatives, the scratch memory of each thread, and weights. Features of
 texts and the entries of label representations are measured on a sample of the rows and extrapolated. The factors below
 were fitted to measured peaks. For neural models the estimate counts the parameters, the state of the optimizer, and
-what each model has beside them; it is rough for transformers, which are not opened. benchmarks/RESULTS.md compares
-estimates with peaks.
+what each model has beside them. Transformers are not opened: their configuration and the sizes of their files are read
+if they are in a directory, and assumed otherwise. benchmarks/RESULTS.md compares estimates with peaks.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +37,18 @@ STEP = 5 << 20
 """Bytes of a training step: activations of a batch and their gradients."""
 DENSE_ENTRY = 60
 """Bytes of an entry of the dense part of label representations while they are made and clustered."""
-HIDDEN_SIZE = 768
-"""Assumed dimension of a transformer's embedding; `estimate_memory` opens no encoder."""
+PACKED_DENSE_WEIGHT = 20
+"""Bytes of a weight of dense features while it is packed, beside the CSR matrix that it comes from."""
+HIDDEN_SIZE, N_LAYERS, TRANSFORMER_WEIGHTS = 768, 12, 440 << 20
+"""Assumed dimension and layers of a transformer, and bytes of its weights, where it is not a directory."""
+ENCODING = 24 << 20
+"""Bytes of encoding texts with a transformer: tokens and activations of batches."""
+FROZEN, FINE_TUNED = 1.5, 4
+"""Bytes for each byte of a transformer's weights: those of torch, and of layers in the compiled core; in fine-tuning
+gradients and Adam's moments.
+"""
+ACTIVATIONS = 64
+"""Bytes of the activations that a layer keeps for the backward pass, for each token and dimension."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,10 +161,44 @@ def tree_bytes(sizes: DataSizes, *, n_terms: int | None, n_centroids: int) -> in
     return int(max(1.65 * ENTRY * Z, 1.2 * ENTRY * Z + clustering))
 
 
-def encoder_bytes(sizes: DataSizes, dim: int, *, is_bag: bool) -> int:
-    """Bytes of a training of embeddings.
+def encoder_bytes(sizes: DataSizes, dim: int, n_outputs: int, *, is_bag: bool) -> int:
+    """Bytes of a training of embeddings with a head of `n_outputs` classifiers.
 
     Parameters with Adam's two moments and a copy of those that validated best, and embeddings of the samples.
     """
-    parameters = dim * (sizes.n_labels + (sizes.n_features if is_bag else 0))
+    parameters = dim * (n_outputs + (sizes.n_features if is_bag else 0))
     return 4 * 4 * parameters + 4 * 2 * dim * sizes.n_samples + STEP
+
+
+class TransformerSizes(NamedTuple):
+    """Sizes of a transformer, as far as they are known without opening it."""
+
+    dim: int
+    n_layers: int
+    weights: int
+
+    @classmethod
+    def of(cls, path: str) -> TransformerSizes:
+        """Read the configuration and the sizes of the files of a directory; for a name on the hub assume BERT's."""
+        folder = Path(path).expanduser()
+        try:
+            settings = json.loads((folder / "config.json").read_text())
+        except (OSError, ValueError, RecursionError):
+            settings = None
+
+        def size(name: str, default: int) -> int:
+            value = settings.get(name) if isinstance(settings, dict) else None
+            return value if type(value) is int and 0 < value < 2**20 else default
+
+        weights = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else 0
+        dim, n_layers = size("hidden_size", HIDDEN_SIZE), size("num_hidden_layers", N_LAYERS)
+        return cls(dim, n_layers, weights or TRANSFORMER_WEIGHTS)
+
+    def frozen_bytes(self) -> int:
+        """Bytes of the weights, and of encoding texts."""
+        return ENCODING + int(FROZEN * self.weights)
+
+    def fine_tuning_bytes(self, n_texts: int, n_tokens: int) -> int:
+        """Bytes of the weights, what is trained with them, and activations of `n_texts` texts of `n_tokens` tokens."""
+        activations = ACTIVATIONS * self.dim * self.n_layers * n_tokens * n_texts
+        return ENCODING + activations + FINE_TUNED * self.weights

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from ramify.base.errors import DataError
 from ramify.base.sparse import as_csr
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.index.tree import LabelTree
@@ -71,6 +72,11 @@ class TrainedTreeModel(TreeModel):
         sample_weight : weight of each sample in the loss (n,); None: 1; samples of weight 0 are left out
         label_catalogue : names of the labels
         """
+        if negatives is not None and not isinstance(negatives, list | tuple):
+            raise DataError(
+                "negatives must be a list with a matrix (n × nodes of the level above), or None, for each level of the "
+                f"tree, top down; got {type(negatives).__name__}"
+            )
         data = self._check_training_data(X, y, label_catalogue)
         features = None if label_features is None else check_label_features(label_features, data.labels)
         options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, features)

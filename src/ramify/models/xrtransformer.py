@@ -36,7 +36,7 @@ from ramify.labels.representations import pifa_mixed
 from ramify.models.base import check_state
 from ramify.models.encoded import EncodedModel
 from ramify.models.linear import Beam
-from ramify.models.memory import DENSE_ENTRY, DataSizes
+from ramify.models.memory import DENSE_ENTRY, PACKED_DENSE_WEIGHT, DataSizes
 from ramify.models.trained_tree import TrainedTreeModel, TreeOptions
 from ramify.models.training_data import TrainingData
 from ramify.models.xrlinear import XRLinear
@@ -192,12 +192,17 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
 
     # ---- prediction ----
 
+    def _n_outputs(self, n_labels: int) -> int:
+        return min(n_labels, self.max_match_clusters)
+
     def _encoded_bytes(self, sizes: DataSizes) -> int:
-        ranker = self.ranker.clone().set_params(threads=self.threads)
-        dense = self._word_bytes(sizes) + 2 * 4 * self._embedding_dim * sizes.n_samples
+        ranker, dim = self.ranker.clone().set_params(threads=self.threads), self._embedding_dim
+        embeddings = self._word_bytes(sizes) + 2 * 4 * dim * sizes.n_samples
+        ranking = ranker.classifier_bytes(sizes, dim) + PACKED_DENSE_WEIGHT * dim * sizes.n_labels
         if not self.reuse_tree:  # labels are clustered once more, by dense features too
-            dense += DENSE_ENTRY * self._embedding_dim * sizes.n_labels
-        return max(super()._encoded_bytes(sizes), dense + ranker.classifier_bytes(sizes, self._embedding_dim))
+            ranking = max(ranking, ranker.classifier_bytes(sizes) + DENSE_ENTRY * dim * sizes.n_labels)
+        fine_tuning = 0 if self._is_frozen else super()._encoded_bytes(sizes)
+        return max(fine_tuning, embeddings + ranking)
 
     def _ranker_features(self, samples: Samples, threads: int) -> Mixed:
         """Features of the ranker: TF-IDF, then the embedding."""

@@ -38,3 +38,6 @@ class XTransformer(XRTransformer):
 
     def _matched_levels(self, tree: LabelTree) -> range:
         return range(1)
+
+    def _n_outputs(self, n_labels: int) -> int:
+        return 2 * n_labels // self.matcher_tree.max_leaf_size + 1  # halved until they fit: at most twice as many

@@ -21,14 +21,14 @@ MAX_MAGNITUDE = 1e15
 """Largest magnitude of a number in a checkpoint; those of a training are far below, and larger ones overflow."""
 
 
-def restored(
+def checked(
     arrays: Mapping[str, AnyArray],
     name: str,
     dtype: npt.DTypeLike,
     shape: tuple[int, ...],
     bounds: tuple[int, int] | None = None,
 ) -> AnyArray:
-    """Copy an array of a checkpoint, after checking dtype, shape and, with `bounds`, that low <= values < high.
+    """Return an array of a checkpoint that has this dtype, shape and, with `bounds`, low <= values < high.
 
     Kernels trust the state that they train on, and NumPy would broadcast an array of another shape.
     """
@@ -40,7 +40,18 @@ def restored(
         raise ModelFormatError(f"the checkpoint's array {name!r} has NaN, or magnitudes above {MAX_MAGNITUDE:g}")
     if bounds is not None and array.size and not (bounds[0] <= array.min() and array.max() < bounds[1]):
         raise ModelFormatError(f"the checkpoint's array {name!r} has values outside {bounds[0]} to {bounds[1] - 1}")
-    return np.array(array)
+    return array
+
+
+def restored(
+    arrays: Mapping[str, AnyArray],
+    name: str,
+    dtype: npt.DTypeLike,
+    shape: tuple[int, ...],
+    bounds: tuple[int, int] | None = None,
+) -> AnyArray:
+    """Return a copy of a `checked` array."""
+    return np.array(checked(arrays, name, dtype, shape, bounds))
 
 
 @dataclass(frozen=True)
@@ -286,7 +297,7 @@ class Trainable:
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Copy the values of all arrays."""
         for name, array in self.arrays().items():
-            array[...] = restored(arrays, name, array.dtype, array.shape)
+            array[...] = checked(arrays, name, array.dtype, array.shape)
 
     def gathered(self, arrays: Arrays) -> Arrays:
         """Arrays with the names of `arrays()`, of all ranks."""
