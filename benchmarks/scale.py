@@ -42,8 +42,17 @@ MODELS = {
     ),
 }
 
-ONE = """
-import json, resource, sys, time, ramify
+# The kernel's ru_maxrss of a new process begins with that of the one that started it.
+PEAK = """
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1e3 for line in file if line.startswith("VmHWM"))
+"""
+
+ONE = (
+    PEAK
+    + """
+import json, sys, time, ramify
 out, model, *files = sys.argv[1:]
 started = time.perf_counter()
 data = [ramify.read(path) for path in files]
@@ -56,12 +65,14 @@ else:
     model.fit(X, Y)
 wall, cpu = time.perf_counter() - started, time.process_time()
 model.save(out)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-print(json.dumps({"cpu": cpu, "wall": wall, "peak": peak, "driver": peak}))
+print(json.dumps({"cpu": cpu, "wall": wall, "peak": peak(), "driver": peak()}))
 """
+)
 
-MANY = """
-import json, os, resource, shutil, sys, threading, time
+MANY = (
+    PEAK
+    + """
+import json, os, shutil, sys, threading, time
 from pathlib import Path
 out, model, work, engine_name, n_nodes, n_tasks, rows, kill_at, *files = sys.argv[1:]
 import ramify
@@ -77,8 +88,8 @@ def processes():
             words = (entry / "cmdline").read_bytes().replace(b"\\0", b" ").decode()
         except (OSError, ValueError):
             continue
-        peak = next((int(l.split()[1]) for l in status.splitlines() if l.startswith("VmHWM")), 0)
-        found[int(entry.name)] = (int(stat[1]), sum(map(int, stat[11:15])) / TICK, peak / 1e3, words)
+        high = next((int(l.split()[1]) for l in status.splitlines() if l.startswith("VmHWM")), 0)
+        found[int(entry.name)] = (int(stat[1]), sum(map(int, stat[11:15])) / TICK, high / 1e3, words)
     return found
 
 def descendants():
@@ -92,6 +103,7 @@ if engine_name == "ray":
     import logging
     from ray.cluster_utils import Cluster
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    os.environ["RAY_worker_niceness"] = "0"  # otherwise workers give way to all that runs beside them
     options = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=options)
     nodes = [cluster.add_node(num_cpus=1, object_store_memory=100 << 20) for _ in range(int(n_nodes) - 1)]
@@ -113,15 +125,15 @@ model = eval(model)
 shutil.rmtree(work, ignore_errors=True)
 run = ramify.fit_files(model, files, engine=engine, work_dir=work, n_tasks=int(n_tasks), rows_per_block=int(rows))
 wall = time.perf_counter() - started
-driver = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+driver = peak()
 cpu = services = 0.0
 of_node = {}
-for pid, (parent, seconds, peak, words) in descendants().items():
+for pid, (parent, seconds, high, words) in descendants().items():
     if pid == os.getpid():
         cpu += time.process_time()  # of this process alone; its children are counted by themselves
     elif words.startswith("ray::") or "default_worker" in words:
         cpu += seconds
-        of_node[parent] = of_node.get(parent, 0) + peak
+        of_node[parent] = of_node.get(parent, 0) + high
     elif cluster is not None:
         services += seconds - cpu_before.get(pid, 0.0)
     else:
@@ -146,9 +158,10 @@ if cluster:
     ray.shutdown()
     cluster.shutdown()
 """
+)
 
 QUERY = """
-import json, resource, sys, time
+import json, sys, time
 import numpy as np
 sys.path.insert(0, sys.argv[3])
 import ramify
