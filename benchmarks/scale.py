@@ -115,8 +115,9 @@ engine = make_engine(engine_name, work, workers=2 if engine_name == "pool" else 
 killed = []
 def kill():
     log = Path(work) / "log.jsonl"
-    while not log.exists() or log.read_text().count(kill_at) < 2:
-        time.sleep(0.05)
+    name, _, n = kill_at.partition(":")
+    while not log.exists() or log.read_text().count(name) < int(n):
+        time.sleep(0.02)
     killed.append(time.time())
     cluster.remove_node(nodes[0], allow_graceful=False)
 if kill_at:
@@ -260,7 +261,7 @@ class Bench:
         return self._keep(name, "one process", found)
 
     def many(self, name: str, paths: list[str], engine: str, n_nodes: int = 1, kill_at: str = "") -> dict[str, Any]:
-        """Train with an engine; a node is killed once two tasks with `kill_at` in their log are done."""
+        """Train with an engine; `kill_at` is a task and how many of it are done when a node is killed."""
         work, label = self.out / "work", f"ray, {n_nodes} nodes" if engine == "ray" else engine
         arguments = (work, engine, n_nodes, self.args.tasks, self.args.rows, kill_at, *paths)
         env = {"RAMIFY_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -307,7 +308,7 @@ def recover(args: argparse.Namespace) -> None:
         found = bench.many(name, bench.data(args.labels), "ray", 3, kill_at)
         rows.append([kill_at, f"{found['lost']}", f"{found['noticed']:.1f}", f"{found['recovered']:.1f}",
                      f"{found['repeated']:.1f}", f"{found['wall']:.0f}", found["model"]])  # fmt: skip
-    print_table(["a node killed while", "tasks lost", "s until noticed", "s until done again", "CPU s of these tasks",
+    print_table(["a node killed after", "tasks lost", "s until noticed", "s until done again", "CPU s of these tasks",
                  "wall s", "model"], rows)  # fmt: skip
 
 
@@ -356,7 +357,7 @@ def main() -> None:
             sub.add_argument("--labels", type=int, help="synthetic short rows, as many as labels, in place of a file")
         sub.add_argument("--engines", default="pool" if function is growth else "process,pool,ray")
         sub.add_argument("--nodes", default="1,2,3")
-        sub.add_argument("--kill-at", default="fit_group,represent")
+        sub.add_argument("--kill-at", default="represent:3,fit_group:8", help="task and number")
         sub.add_argument("--copies", default="1,2,4")
         sub.add_argument("--files", type=int, default=8)
         sub.add_argument("--tasks", type=int, default=16)
