@@ -118,7 +118,11 @@ def kill():
     name, _, n = kill_at.partition(":")
     while not log.exists() or log.read_text().count(name) < int(n):
         time.sleep(0.02)
+    raylet = nodes[0].all_processes["raylet"][0].process.pid
+    workers = [pid for pid, (parent, *_) in processes().items() if parent == raylet]
     killed.append(time.time())
+    for pid in workers:  # a machine takes its workers with it
+        os.kill(pid, 9)
     cluster.remove_node(nodes[0], allow_graceful=False)
 if kill_at:
     threading.Thread(target=kill, daemon=True).start()
