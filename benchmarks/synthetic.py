@@ -72,15 +72,19 @@ def short_rows(n_labels: int, n: int, first: int = 0, *, n_features: int | None 
         """Words of a label or a topic, frequent ones with small ids."""
         mixed = (key * 8 + choice + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15 + 2 * kind)
         uniform = (mixed ^ mixed >> np.uint64(29)) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(11)
-        return (d * (uniform.astype(np.float64) / 2**53) ** 3).astype(np.int64)
+        return (d * (uniform.astype(np.float64) / 2**53) ** 2).astype(np.int64)
 
     columns = np.stack([
         *(words(key, 0, random.integers(0, 5, n)) for key in (label, other) for _ in range(3)),
         *(words(topic, 1, random.integers(0, 8, n)) for _ in range(2)),
-        (d * random.random(n) ** 3).astype(np.int64),
+        (d * random.random(n) ** 2).astype(np.int64),
     ], axis=1)  # fmt: skip
     X = _rows_of(columns, d)
-    X.data = (1 / np.sqrt(np.diff(X.indptr)).repeat(np.diff(X.indptr))).astype(np.float32)
+    # TF-IDF with the probability of a word in place of its frequency, which would take a second traversal.
+    probability = 9 * np.diff(np.sqrt(np.arange(d + 1) / d))
+    X.data = np.log(1 + 1 / probability)[X.indices].astype(np.float32)
+    norms = np.sqrt(np.add.reduceat(X.data * X.data, X.indptr[:-1]))
+    X.data /= norms.repeat(np.diff(X.indptr))
     return X, _rows_of(np.stack([label, other], axis=1), n_labels)
 
 

@@ -102,7 +102,8 @@ def test_a_dead_driver_resumes(trained, tmp_path):
     work = tmp_path / "work"
     code = (
         "import sys, ramify; from distributed.test_failures import model, OPTIONS\n"
-        "from ramify.distributed import training; training.LABELS_PER_TASK = training.WORK_PER_TASK = 1\n"
+        "from ramify.distributed import training as t\n"
+        "t.LABELS_PER_TASK, t.WORK_PER_TASK, t.FEATURES_PER_TASK = 1, 1, 30\n"
         "model().fit_files(sys.argv[1], engine='process', work_dir=sys.argv[2], **OPTIONS)"
     )
     path = os.pathsep.join([str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])])

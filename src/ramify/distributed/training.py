@@ -24,8 +24,10 @@ MERGED = 16
 """Blocks whose terms one task merges."""
 LABELS_PER_TASK = 4_000
 """Labels that a task represents or clusters at least: starting one takes as long as the work on a few hundred."""
-WORK_PER_TASK = 500_000
-"""The same for training: pairs of a sample and a label."""
+WORK_PER_TASK = 3_000_000
+"""The same for training, in pairs of a sample and a label: every task copies the features of its samples."""
+FEATURES_PER_TASK = 50_000
+"""Features whose weights a task packs at least: it opens the weights of all tasks of the level."""
 
 
 def fit_files(
@@ -275,7 +277,7 @@ class _Training:
         ])  # fmt: skip
         found = [self._run.result(task)["magnitudes"] for task in weights]
         magnitudes = {kind: merge_magnitudes([result[kind] for result in found]) for kind in (KEPT, MINING)}
-        n_parts = max(1, min(self._n_tasks, data.n_features // 10_000)) if widths[level] > 1 else 1
+        n_parts = max(1, min(self._n_tasks, data.n_features // FEATURES_PER_TASK)) if widths[level] > 1 else 1
         bounds = [data.n_features * i // n_parts for i in range(n_parts + 1)]
         packed = self._run.run(f"packing {name}", [
             Task(f"packing features {a} to {b} of {name}", "level_tasks:pack",
