@@ -33,7 +33,9 @@ class BilinearConfig(Config):
         40, "links of each term of samples, and of each term of labels; raising it learns more, and is slower", low=1
     )
     n_shortlist: int = param(60, "labels that a sample is trained on, beside its own: the best ones", low=1)
-    max_rows: int = param(30_000, "training samples whose pairs the weights are trained on", low=1)
+    max_rows: int = param(
+        100_000, "training samples whose pairs the weights are trained on; lowering it is faster, less exact", low=1
+    )
     C: float = param(0.3, "inverse regularization strength; raising it fits the training data more closely", above=0)
     positive_weight: float = param(2.0, "factor on the loss of positives; raising it favors recall", above=0)
     direct: float = param(

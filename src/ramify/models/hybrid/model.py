@@ -51,7 +51,7 @@ class Hybrid(Model):
     """Ranks what several models find, by everything that they know.
 
     Without `members` these are `XRLinear` and `KNN` and, of texts whose labels have names (`label_catalogue=` of
-    `fit`), `LabelMatcher` and `ZestXML`. The scores are probabilities.
+    `fit`), `LabelMatcher` and, for labels without a training sample, `ZestXML`. The scores are probabilities.
 
     >>> texts, labels = ["red fox", "grey hen", "red hen"] * 4, [["fox"], ["hen"], ["hen"]] * 4
     >>> model = Hybrid(n_trees=5).fit(texts, labels, label_catalogue={"fox": "fox", "hen": "hen"})
@@ -97,7 +97,9 @@ class Hybrid(Model):
         common: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "verbose": self.verbose}
         members: list[Model] = [XRLinear(**common), KNN(**common)]
         if has_names and inputs.kind in ("text", "fields"):
-            members += [LabelMatcher(**common), ZestXML(**common)]
+            members.append(LabelMatcher(**common))
+            # It finds labels without a sample; for the others it costs half a query more and gains nothing.
+            members += [ZestXML(**common)] if self.labels == "catalogue" else []
         return tuple(members)
 
     def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
