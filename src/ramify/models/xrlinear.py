@@ -101,7 +101,7 @@ class XRLinear(TrainedTreeModel, LinearModel):
     )
     node_negatives: mining.Scheme = param("teacher", "negatives of the classifiers of inner nodes")
     node_negative_fraction: float = param(
-        0.3, "`negative_fraction` of the classifiers of inner nodes, which have samples in plenty", above=0, high=1
+        0.2, "`negative_fraction` of the classifiers of inner nodes, which have samples in plenty", above=0, high=1
     )
     matcher_kept: int = param(
         4,
