@@ -247,6 +247,9 @@ def test_the_card_of_a_calibrated_model(run):
     ):
         assert text in card
     assert "none: raw scores" in run("card", "raw").out
+    run("train", "knn", "train.jsonl", "--out", "knn")
+    for command in ("inspect", "card"):
+        assert "the scores estimate them" in run(command, "knn").out
 
 
 def test_an_estimate_and_further_seeds_leave_checkpoints_alone(files, run, tmp_path, monkeypatch):

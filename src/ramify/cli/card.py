@@ -17,6 +17,7 @@ from ramify.cli.predict import predict_batches
 from ramify.io.store import Store
 from ramify.metrics.report import evaluate
 from ramify.models.base import Model
+from ramify.report.about import describe_probabilities
 
 _FREQUENT = 10
 
@@ -54,7 +55,7 @@ def _about(model: Model, store: Store, path: str) -> list[str]:
         ["training samples", f"{model.label_counts_.n_samples:,}"],
         ["labels with one sample", f"{int((counts == 1).sum()):,}"],
         ["size", f"{size / 1e6:.1f} MB"],
-        ["probabilities", f"from {model.calibration_.n_rows:,} rows" if model.calibration_ else "none: raw scores"],
+        ["probabilities", describe_probabilities(model)],
         *([] if model.rule_ is None else [["decision rule", f"`{model.rule_.name}`"]]),
         ["written by", f"Ramify {store.library_version}"],
     ]

@@ -37,6 +37,7 @@ from ramify.metrics.report import Evaluation, evaluate
 from ramify.models import load, model_class
 from ramify.models.base import Model
 from ramify.nn.ranks import current_ranks
+from ramify.report.about import describe_probabilities
 
 
 def train(args: argparse.Namespace) -> None:
@@ -337,7 +338,7 @@ def inspect(args: argparse.Namespace) -> None:
         "parameters": repr(model),
         "size": f"{sum(e['size'] for e in store.files.values()) / 1e6:.2f} MB in {len(store.files)} arrays",
     }
-    facts["probabilities"] = f"from {model.calibration_.n_rows:,} rows" if model.calibration_ else "none: raw scores"
+    facts["probabilities"] = describe_probabilities(model)
     if model.rule_ is not None:
         facts["decision rule"] = model.rule_.name
     if args.verify:

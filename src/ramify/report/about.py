@@ -29,17 +29,23 @@ class Curve:
     lines: dict[str, list[tuple[float, float]]]
 
 
+def describe_probabilities(model: Model) -> str:
+    """Where the probabilities of a model come from."""
+    if model.calibration_ is not None:
+        return f"from {model.calibration_.n_rows:,} rows"
+    return "the scores estimate them" if model.scores_are_probabilities else "none: raw scores"
+
+
 def model_facts(model: Model) -> list[tuple[str, str]]:
     """Name and value of what identifies a model."""
     inputs = {"text": "texts", "fields": "text fields"}.get(model.input_kind_, f"{model.input_kind_} features")
-    calibration = model.calibration_
     return [
         ("model", f"{type(model).__name__} ({model.kind})"),
         ("input", inputs),
         ("labels", f"{model.n_labels:,}"),
         ("training samples", f"{model.label_counts_.n_samples:,}"),
         ("labels with one sample", f"{int((model.label_counts_.counts == 1).sum()):,}"),
-        ("probabilities", "none: raw scores" if calibration is None else f"fitted to {calibration.n_rows:,} rows"),
+        ("probabilities", describe_probabilities(model)),
         ("decision rule", "none" if model.rule_ is None else model.rule_.name),
         ("parameters", repr(model)),
     ]
