@@ -293,6 +293,8 @@ def test_concat(pydoc):
     assert abs(concatenated[:, : a.shape[1]] - a).max() == 0
     assert abs(concatenated[:, a.shape[1] :] - 0.5 * b).max() < 1e-7
     assert abs(both.transform(texts) - concatenated).max() == 0
+    columns = np.arange(both.n_features)[::-3]
+    assert both.terms(columns) == [name.partition("__")[2] for name in both.get_feature_names_out()[columns]]
 
 
 @pytest.mark.parametrize("make", [

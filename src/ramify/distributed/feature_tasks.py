@@ -9,7 +9,7 @@ import numpy as np
 
 from ramify.distributed.data_tasks import documents
 from ramify.distributed.task import Job, Shard
-from ramify.features.concat import Concat
+from ramify.features.concat import Concat, feature_parts
 from ramify.features.term_counts import (
     TermCounts,
     count_languages,
@@ -26,11 +26,6 @@ from ramify.features.term_counts import (
 from ramify.features.tfidf import Tfidf
 from ramify.models.features import load_features
 from ramify.models.xrlinear import XRLinear
-
-
-def feature_parts(features: Tfidf | Concat) -> tuple[Tfidf, ...]:
-    """Return the extractors whose columns the features have, in order."""
-    return features.parts if isinstance(features, Concat) else (features,)
 
 
 def features_from(params: dict[str, Any]) -> Tfidf | Concat:
@@ -53,16 +48,12 @@ def _documents(job: Job) -> list[Any]:
 
 
 def sample_texts(job: Job) -> dict[str, Any]:
-    """Languages and words of a sample of the texts of a block, as each extractor reads them."""
+    """Languages of a sample of the texts of a block, as each extractor reads them, and words as the first does."""
     texts, names, at = _documents(job), job.params["names"], (job.params["first"], job.params["n"])
-    result: dict[str, Any] = {"languages": [], "n_words": [], "n": []}
-    for tfidf in feature_parts(_features(job)):
-        fields = fields_of(tfidf, names)
-        n_words, n = count_words(tfidf, texts, fields, *at)
-        result["languages"].append(dict(count_languages(tfidf, texts, fields, *at)))
-        result["n_words"].append(n_words)
-        result["n"].append(n)
-    return result
+    parts = feature_parts(_features(job))
+    languages = [dict(count_languages(tfidf, texts, fields_of(tfidf, names), *at)) for tfidf in parts]
+    n_words, n = count_words(parts[0], texts, fields_of(parts[0], names), *at)
+    return {"languages": languages, "n_words": n_words, "n": n}
 
 
 def choose_features(job: Job) -> dict[str, Any]:
@@ -73,7 +64,7 @@ def choose_features(job: Job) -> dict[str, Any]:
         for total, found in zip(counts, shard["languages"], strict=True):
             total.update(found)
     if isinstance(features, Concat):
-        n_words, n = (sum(shard[name][0] for shard in shards) for name in ("n_words", "n"))
+        n_words, n = (sum(shard[name] for shard in shards) for name in ("n_words", "n"))
         features = features.suited_to_counts(n_words, n, counts[0])
     languages = [language_of(tfidf, found) for tfidf, found in zip(feature_parts(features), counts, strict=False)]
     return {"languages": languages, "features": features.to_dict()}

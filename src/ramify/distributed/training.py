@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from ramify.base.errors import DataError
 from ramify.distributed.data_tasks import Block, make_blocks
 from ramify.distributed.engines import Engine, make_engine
-from ramify.distributed.feature_tasks import feature_parts, features_from, is_chosen_by_texts
+from ramify.distributed.feature_tasks import features_from, is_chosen_by_texts
 from ramify.distributed.files import OVERHEAD, check_read_options, find_files, read_files
 from ramify.distributed.level_tasks import KEPT, MINING, merge_magnitudes
 from ramify.distributed.scheduler import Run
 from ramify.distributed.task import Task, shard_path
+from ramify.features.concat import feature_parts
 from ramify.models.xrlinear import XRLinear
 
 ENTRY = 8

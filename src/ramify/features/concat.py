@@ -135,6 +135,16 @@ class Concat(SavedFeatures):
         """Terms in column order, prefixed with the index of their part: ``0__word``."""
         return np.concatenate([f"{i}__" + part.get_feature_names_out() for i, part in enumerate(self.parts)])
 
+    def terms(self, columns: AnyArray) -> list[str]:
+        """Terms of some columns, without the index of their part."""
+        terms, first = [""] * len(columns), 0
+        for part in self.parts:
+            of_part = np.flatnonzero((columns >= first) & (columns < first + part.n_features))
+            for i, term in zip(of_part.tolist(), part.terms(columns[of_part] - first), strict=True):
+                terms[i] = term
+            first += part.n_features
+        return terms
+
     def save_to(self, writer: StoreWriter, prefix: str = "features") -> dict[str, Any]:
         """Write the fitted extractors to the directory of a model; returns the information for `load_from`."""
         parts = [part.save_to(writer, f"{prefix}_{i}") for i, part in enumerate(self.parts)]
@@ -150,3 +160,8 @@ class Concat(SavedFeatures):
             return cls(parts=parts, weights=None if info.get("weights") is None else tuple(info["weights"]))
         except (ValueError, TypeError) as error:
             raise ModelFormatError(f"the manifest has no valid description of the features: {error}") from error
+
+
+def feature_parts(features: Tfidf | Concat) -> tuple[Tfidf, ...]:
+    """Return the extractors whose columns the features have, in order."""
+    return features.parts if isinstance(features, Concat) else (features,)

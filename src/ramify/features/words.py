@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify.base.types import AnyArray, Csr
-from ramify.features.concat import Concat
+from ramify.features.concat import Concat, feature_parts
 from ramify.features.languages import STEMMERS, detect_languages
 from ramify.features.preparation import SEPARATOR
 from ramify.features.tfidf import Tfidf
@@ -46,7 +46,7 @@ def column_words(features: Tfidf | Concat, document: Any, columns: AnyArray) -> 
     shown: dict[str, tuple[int, str]] = {}  # by lower case: position and form
     entries: list[tuple[float, int, int]] = []
     first = 0
-    for part in features.parts if isinstance(features, Concat) else (features,):
+    for part in feature_parts(features):
         mine = np.flatnonzero((columns >= first) & (columns < first + part.n_features))
         local = columns[mine] - first
         tokens, counts = _token_counts(part, document, local)

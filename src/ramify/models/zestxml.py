@@ -24,10 +24,10 @@ from scipy.special import expit
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
-from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, keep_entries, pattern
+from ramify.base.sparse import as_csr, ascends, csr_from_parts, entry_rows, keep_entries, pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.features.concat import Concat
+from ramify.features.concat import Concat, feature_parts
 from ramify.features.defaults import label_text_features
 from ramify.features.tfidf import Tfidf
 from ramify.features.words import column_words
@@ -142,10 +142,10 @@ class ZestXML(FeatureModel):
         texts = label_texts(data.labels, data.catalogue)
         documents = list(data.inputs.data)
         if data.inputs.kind == "fields":
-            fields = self.features.parts[0].fields if isinstance(self.features, Concat) else self.features.fields
+            fields = feature_parts(self.features)[0].fields
             name = next(iter(fields or dict.fromkeys(name for document in documents for name in document)))
             texts = [{name: text} for text in texts]  # type: ignore[misc]
-        self.features_ = self.features.clone()
+        self.features_ = self.features.suited_to(documents)
         both = self.features_.fit_transform(documents + texts)
         return as_csr(both[: len(documents)]), as_csr(both[len(documents) :])
 
@@ -225,7 +225,7 @@ class ZestXML(FeatureModel):
         if inputs.kind in ("text", "fields"):
             words, fractions = column_words(self.features_, inputs.data[0], x.indices)
             is_own = (z.indices >= d) & (z.indices < first)
-            named = _terms(self.features_, np.where(is_own, 0, np.where(z.indices < d, z.indices, z.indices - first)))
+            named = self.features_.terms(np.where(is_own, 0, np.where(z.indices < d, z.indices, z.indices - first)))
             terms = [OWN if own else term for own, term in zip(is_own, named, strict=True)]
         else:
             words, terms = [f"feature {j}" for j in x.indices], [OWN for _ in z.indices]
@@ -289,23 +289,12 @@ def _as_sparse(data: Any) -> Csr:
     return data if sparse.issparse(data) else as_csr(sparse.csr_matrix(data))
 
 
-def _terms(features: Tfidf | Concat, columns: IntArray) -> list[str]:
-    """Terms of columns of a text extractor."""
-    terms, first = [""] * len(columns), 0
-    for part in features.parts if isinstance(features, Concat) else (features,):
-        mine = np.flatnonzero((columns >= first) & (columns < first + part.n_features))
-        for i, term in zip(mine.tolist(), part.terms(columns[mine] - first), strict=True):
-            terms[i] = term
-        first += part.n_features
-    return terms
-
-
 def _load_csr(store: Store, name: str, shape: tuple[int, int]) -> Csr:
     """Open a matrix that native code may follow."""
     indptr = store.array(f"{name}_indptr", np.int64, shape=(shape[0] + 1,))
     indices = store.array(f"{name}_indices", np.int32, ndim=1, bounds=(0, max(1, shape[1])))
     data = store.array(f"{name}_data", np.float32, shape=indices.shape)
-    if indptr[-1] != len(indices) or len(indices) >= 2**31 or np.any(np.diff(indptr) < 0):
+    if not ascends(indptr, len(indices)) or len(indices) >= 2**31:
         raise ModelFormatError(f"{store.path}: the rows of {name} overlap")
     matrix = csr_from_parts(data, indices, indptr.astype(np.int32), shape)
     if not native.matrix.is_canonical(matrix, MAX_WEIGHT):
