@@ -292,8 +292,7 @@ Out<float> py_score_boosted(In<std::int64_t> indptr, In<std::int32_t> features, 
 // Weights (nnz of W), weight of common terms, and bias.
 std::tuple<Out<float>, float, float> py_fit_bilinear(const Csr& X, const Csr& Z, const Csr& pairs, In<float> costs,
                                                      const Csr& W, float positive_cost, float negative_cost,
-                                                     float tolerance, float direct_scale, int max_epochs,
-                                                     std::uint64_t seed) {
+                                                     float tolerance, int max_epochs, std::uint64_t seed) {
     const auto narrow = nb::dtype<std::int32_t>();
     const auto view = [&](const Csr::Arrays& parts, std::int64_t cols) {
         if (parts.indptr.dtype() != narrow || parts.indices.dtype() != narrow)
@@ -311,7 +310,7 @@ std::tuple<Out<float>, float, float> py_fit_bilinear(const Csr& X, const Csr& Z,
     const std::size_t n_weights = w.indices.shape(0);
     const std::int64_t last = n_weights == 0 ? 0 : *std::max_element(linked, linked + n_weights) + std::int64_t{1};
     std::vector<float> weights(n_weights);
-    const BilinearOptions options{positive_cost, negative_cost, tolerance, direct_scale, max_epochs, seed};
+    const BilinearOptions options{positive_cost, negative_cost, tolerance, max_epochs, seed};
     const BilinearShared shared = without_gil([&] {
         return fit_bilinear(view(x, d), view(z, std::max(e, last)), view(p, n_labels), costs.data(),
                             view(w, std::max(e, last)), options, weights.data());
@@ -325,8 +324,8 @@ void bind_linear(nb::module_& m) {
     m.def("score_boosted", py_score_boosted, array("indptr"), array("features"), array("thresholds"), array("masks"),
           array("leaves"), array("columns"), nb::arg("threads"));
     m.def("fit_bilinear", py_fit_bilinear, nb::arg("X"), nb::arg("Z"), nb::arg("pairs"), array("costs"), nb::arg("W"),
-          nb::arg("positive_cost"), nb::arg("negative_cost"), nb::arg("tolerance"), nb::arg("direct_scale"),
-          nb::arg("max_epochs"), nb::arg("seed"));
+          nb::arg("positive_cost"), nb::arg("negative_cost"), nb::arg("tolerance"), nb::arg("max_epochs"),
+          nb::arg("seed"));
     m.attr("MARGIN_BONUS") = margin_bonus;
 
     nb::class_<KMeansOptions>(m, "KMeansOptions")

@@ -34,7 +34,7 @@ BilinearShared fit_bilinear(const CsrView<std::int32_t>& X, const CsrView<std::i
     Random random(options.seed);
     BilinearShared shared;
     std::fill_n(weights, W.indptr[W.rows], 0.0f);
-    const float direct_norm = options.direct_scale * options.direct_scale;
+    const float direct_norm = direct_scale * direct_scale;
     // Calls visit(weight index, slot, value of x) for each weight between a term of the sample and one of its slots.
     const auto for_weights = [&](std::int32_t row, auto&& visit) {
         for (std::int32_t at = X.indptr[row]; at < X.indptr[row + 1]; ++at) {

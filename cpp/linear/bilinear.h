@@ -8,11 +8,12 @@
 
 namespace ramify {
 
+constexpr float direct_scale = 4;  // of β: raising it regularizes β less
+
 struct BilinearOptions {
     float positive_cost = 1;  // C of pairs with the target 1
     float negative_cost = 1;  // C of pairs with the target -1
     float tolerance = 0.1f;   // training stops at this largest violation of the optimality conditions
-    float direct_scale = 4;   // raising it regularizes β less
     int max_epochs = 10;
     std::uint64_t seed = 0;
 };

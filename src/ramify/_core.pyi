@@ -204,7 +204,6 @@ def fit_bilinear(
     positive_cost: float,
     negative_cost: float,
     tolerance: float,
-    direct_scale: float,
     max_epochs: int,
     seed: int,
 ) -> tuple[NDArray[np.float32], float, float]: ...

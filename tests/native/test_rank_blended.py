@@ -12,15 +12,17 @@ from ramify.rank.blend import blended_scores, scores_among
 pytestmark = pytest.mark.native
 
 
+def classifiers_and_embeddings(random):
+    """Weights (200, 19) and biases (200,) of labels, embeddings (45, 19) of samples."""
+    arrays = (random.standard_normal(shape).astype(np.float32) for shape in ((200, 19), 200, (45, 19)))
+    return tuple(arrays)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("beta", [0.0, 0.35, 1.0])
 def test_matches_the_reference_implementation(beta, threads):
     random = np.random.default_rng(4)
-    weights, bias = (
-        random.standard_normal((200, 19)).astype(np.float32),
-        random.standard_normal(200).astype(np.float32),
-    )
-    embeddings = random.standard_normal((45, 19)).astype(np.float32)
+    weights, bias, embeddings = classifiers_and_embeddings(random)
     candidates = np.argsort(random.random((45, 200)), axis=1)[:, :30].astype(np.int32)
     first_scores = random.random((45, 30)).astype(np.float32)
     candidates[3, 7:] = -1
@@ -52,11 +54,7 @@ def test_matches_the_reference_implementation(beta, threads):
 def test_candidates_beside_a_shortlist(beta, threads):
     """They have the scores that they have among all candidates, relative to the maxima of the shortlist."""
     random = np.random.default_rng(5)
-    weights, bias = (
-        random.standard_normal((200, 19)).astype(np.float32),
-        random.standard_normal(200).astype(np.float32),
-    )
-    embeddings = random.standard_normal((45, 19)).astype(np.float32)
+    weights, bias, embeddings = classifiers_and_embeddings(random)
     ids = np.argsort(random.random((45, 200)), axis=1)[:, :40].astype(np.int32)
     similarities = random.random((45, 40)).astype(np.float32)
     ids[3, 7:30] = -1

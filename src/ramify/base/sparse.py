@@ -162,6 +162,14 @@ def padded_rows(matrix: Csr) -> tuple[IntArray, FloatArray]:
     return ids, values
 
 
+def with_index_type(matrix: Csr, index_type: type[np.int32 | np.int64]) -> Csr:
+    """Matrix whose row pointers and column indices have a type that fits them."""
+    if matrix.indptr.dtype == matrix.indices.dtype == index_type:
+        return matrix
+    indices, indptr = matrix.indices.astype(index_type), matrix.indptr.astype(index_type)
+    return csr_from_parts(matrix.data, indices, indptr, matrix.shape)
+
+
 def keep_entries(matrix: Csr, kept: BoolArray) -> Csr:
     """Matrix with some of its stored entries, kept (nnz,); the matrix itself if these are all."""
     if kept.all():

@@ -10,7 +10,7 @@ import numpy as np
 from ramify import _core
 from ramify._core import MARGIN_BONUS, MIN_SAMPLED_ROWS, BeamTree
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import csr_from_parts
+from ramify.base.sparse import csr_from_parts, with_index_type
 from ramify.base.types import AnyArray, ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 
 __all__ = [
@@ -260,7 +260,6 @@ def fit_bilinear(
     tolerance: float,
     max_epochs: int,
     seed: int,
-    direct_scale: float = 4.0,
 ) -> tuple[Csr, float, float]:
     """Weights (d × e) with the pattern of W, weight of common terms, and bias; see cpp/linear/bilinear.h.
 
@@ -271,17 +270,12 @@ def fit_bilinear(
         raise ValueError(f"X {X.shape}, Z {Z.shape}, {len(costs)} costs and W {W.shape} do not fit pairs {pairs.shape}")
     if max(matrix.nnz for matrix in (X, Z, pairs, W)) >= 2**31:
         raise ValueError("bilinear weights need matrices of less than 2^31 entries; train on fewer rows")
-    x, z, p, w = (_with_int32(matrix) for matrix in (X, Z, pairs, W))
+    x, z, p, w = (with_index_type(matrix, np.int32) for matrix in (X, Z, pairs, W))
     weights, direct, bias = _core.fit_bilinear(
-        x, z, p, np.ascontiguousarray(costs, np.float32), w, positive_cost, negative_cost, tolerance, direct_scale,
-        max_epochs, seed % 2**64,
+        x, z, p, np.ascontiguousarray(costs, np.float32), w, positive_cost, negative_cost, tolerance, max_epochs,
+        seed % 2**64,
     )  # fmt: skip
     return csr_from_parts(weights, W.indices, W.indptr, W.shape), direct, bias
-
-
-def _with_int32(matrix: Csr) -> Csr:
-    indices, indptr = (array.astype(np.int32, copy=False) for array in (matrix.indices, matrix.indptr))
-    return csr_from_parts(matrix.data, indices, indptr, matrix.shape)
 
 
 def _checked(

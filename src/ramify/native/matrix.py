@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify import _core
-from ramify.base.sparse import csr_from_parts
+from ramify.base.sparse import csr_from_parts, with_index_type
 from ramify.base.types import ByteArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "nearest_rows",
     "ranking_hits",
     "ranking_sums",
+    "selected_products",
     "spmm",
     "spmm_dense",
     "take_rows",
@@ -77,7 +78,7 @@ def selected_products(queries: Csr, rows: Csr, ids: IntArray, threads: int) -> F
     if ids.size and not (int(ids.min()) >= -1 and int(ids.max()) < rows.shape[0]):
         raise ValueError(f"ids must be -1, or below {rows.shape[0]}")
     index_type = np.int64 if np.int64 in (queries.indices.dtype, rows.indices.dtype) else np.int32
-    queries, rows = _with_index_type(queries, index_type), _with_index_type(rows, index_type)
+    queries, rows = with_index_type(queries, index_type), with_index_type(rows, index_type)
     return _core.selected_products(queries, rows, rows.shape[1], np.ascontiguousarray(ids, np.int32), threads)
 
 
@@ -99,7 +100,7 @@ def spmm(a: Csr, b: Csr, threads: int, *, unit_rows: bool = False) -> Csr:
     """Product (m × q) of two canonical float32 CSR matrices (m × p, p × q), with rows of unit norm if asked."""
     _same_inner(a, b)
     index_type = np.int64 if np.int64 in (a.indices.dtype, b.indices.dtype) else np.int32
-    a, b = _with_index_type(a, index_type), _with_index_type(b, index_type)
+    a, b = with_index_type(a, index_type), with_index_type(b, index_type)
     indptr, indices, data = _core.spmm(a, b, b.shape[1], unit_rows, threads)
     return csr_from_parts(data, indices, indptr, (a.shape[0], b.shape[1]))
 
@@ -163,13 +164,6 @@ def dense_products(table: FloatArray, vectors: FloatArray, threads: int) -> Floa
 def unit_rows(vectors: FloatArray, threads: int) -> FloatArray:
     """Vectors (n, D) scaled to unit norm; a vector of zeros stays as it is."""
     return _core.unit_rows(vectors, threads)
-
-
-def _with_index_type(matrix: Csr, index_type: type[np.int32 | np.int64]) -> Csr:
-    if matrix.indptr.dtype == matrix.indices.dtype == index_type:
-        return matrix
-    indices, indptr = matrix.indices.astype(index_type), matrix.indptr.astype(index_type)
-    return csr_from_parts(matrix.data, indices, indptr, matrix.shape)
 
 
 def _same_inner(a: Csr, b: Csr | FloatArray) -> None:
