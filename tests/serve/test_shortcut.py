@@ -11,8 +11,10 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 from serving import TEXTS, in_thread
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ramify.serve import Settings, create_app
+from ramify.serve.known_heads import KnownHeads
 from ramify.serve.shortcut import Shortcut
 
 JSON = "application/json"
@@ -232,3 +234,109 @@ def test_requests_of_clients_that_have_left_are_not_read_where_many_wait(served,
         client.send(request(suggest()))
         assert client.read()[0] == 200  # this one waits
     assert ranked < app.state.service.work.n_ranked <= ranked + 21
+
+
+# ---- heads that are known ----
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """What uvicorn's parser was given to read."""
+    found = []
+    read = HttpToolsProtocol.data_received
+
+    def counted(self, data):
+        found.append(data)
+        read(self, data)
+
+    monkeypatch.setattr(HttpToolsProtocol, "data_received", counted)
+    return found
+
+
+def test_the_same_head_is_parsed_once_for_all_connections(served, parsed):
+    _, port = served
+    whole = request(suggest(), more="x-head: parsed once\r\n")
+    with Client(port) as first, Client(port) as second:
+        first.send(whole)
+        expected = first.read()
+        for client in (second, first, second):
+            client.send(whole)
+            answer = client.read()
+            assert (answer[0], answer[2]) == (200, expected[2])
+            assert without_date(answer[1]) == without_date(expected[1])
+        assert parsed == [whole]
+        other = whole.replace(b"whale", b"house")  # as long, so that the head is the same
+        first.send(other)
+        assert first.read()[2] != expected[2]
+        first.send(whole.replace(b"whale", b'wh"le'))  # no JSON
+        assert first.read()[0] == 400
+        assert parsed == [whole]
+        first.send(whole.replace(b"secret", b"Secret"))
+        assert first.read()[0] == 401
+
+
+@pytest.mark.parametrize("more", ["connection: close\r\n", "expect: 100-continue\r\n", "upgrade: x\r\n"])
+def test_heads_that_ask_for_more_than_an_answer_are_parsed_each_time(served, parsed, more):
+    _, port = served
+    whole = request(suggest(k=3), more=more)
+    for i in range(3):
+        with Client(port) as client:
+            client.send(whole)
+            assert client.file.readline().split()[1] in (b"100", b"200")
+        assert parsed == [whole] * (i + 1)
+
+
+def test_bodies_in_chunks_and_old_versions_are_parsed_each_time(served, parsed):
+    _, port = served
+    body = suggest(k=4)
+    head = b"POST /v1/suggest HTTP/1.%d\r\nhost: x\r\ncontent-type: application/json\r\nauthorization: Bearer secret\r\n"
+    chunked = head % 1 + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    old = head % 0 + b"content-length: %d\r\n\r\n%s" % (len(body), body)
+    for whole in (chunked, chunked, old, old):
+        with Client(port) as client:
+            client.send(whole)
+            assert client.read()[0] == 200
+    assert parsed == [chunked, chunked, old, old]
+
+
+def test_what_follows_a_known_head_is_read_in_order(served):
+    """Further requests while the first one is answered: whole, in pieces, many at once, and no HTTP at all."""
+    _, port = served
+    requests = [request(suggest(k=1 + i % 3), more="x-head: in order\r\n") for i in range(3)]
+    with Client(port) as client:
+        for whole in requests:
+            client.send(whole)
+            assert client.read()[0] == 200
+        for cut in (0, 10, len(requests[1]) - 4):
+            client.send(requests[0])  # known, and in the queue
+            client.send(requests[1][:cut])
+            time.sleep(0.02)
+            client.send(requests[1][cut:] + requests[2] + requests[0])
+            counts = [len(json.loads(client.read()[2])["results"][0]["labels"]) for _ in range(4)]
+            assert counts == [1, 2, 3, 1]
+        client.send(requests[0])
+        client.send(b"no HTTP\r\n\r\n")
+        assert client.read()[0] == 200
+        assert client.file.readline().split()[1] == b"400"
+
+
+def test_only_so_many_heads_are_kept(monkeypatch):
+    monkeypatch.setattr("ramify.serve.known_heads._MAX_HEADS", 3)
+    heads = KnownHeads()
+    body = b"12345"
+    headers = [(b"content-length", b"5")]
+    datas = [b"POST /%d HTTP/1.1\r\ncontent-length: 5\r\n\r\n12345" % i for i in range(5)]
+    for data in datas:
+        heads.add(data, {"headers": headers, "path": data[5:7].decode()}, body)
+    assert [heads.find(data) is not None for data in datas] == [False, False, True, True, True]
+    assert heads.find(datas[4]) == ({"headers": headers, "path": "/4"}, body)
+    assert heads.find(datas[4] + b"6") is None
+    assert heads.find(datas[4][:-1]) is None
+    assert heads.find(b"") is None
+    long = b"POST / HTTP/1.1\r\nx: " + b"y" * 2000 + b"\r\ncontent-length: 5\r\n\r\n12345"
+    heads.add(long, {"headers": headers}, body)
+    assert heads.find(long) is None
+    # The length in the head decides where the next request begins.
+    for wrong in ([(b"content-length", b"+5")], [], headers * 2, [*headers, (b"transfer-encoding", b"chunked")]):
+        heads.add(b"GET / HTTP/1.1\r\n\r\n12345", {"headers": wrong}, body)
+    assert heads.find(b"GET / HTTP/1.1\r\n\r\n12345") is None

@@ -47,7 +47,7 @@ def in_queue(use, **settings):
         try:
             return await use(queue)
         finally:
-            await asyncio.to_thread(queue.close)
+            await queue.close()
 
     return run(main())
 
@@ -58,7 +58,7 @@ async def occupied(queue):
     task = asyncio.create_task(queue.submit(Doubling([1], "blocker", event), "blocker"))
     while not queue.texts:
         await asyncio.sleep(0)
-    while queue._queue.qsize():
+    while queue._arrived or queue._queue.qsize():
         await asyncio.sleep(0.001)
     return event, task
 
@@ -106,7 +106,7 @@ def test_workers_that_are_free_divide_what_waits():
         queue._n_free = 1  # whichever thread comes first finds another one that is free
         queue.start()
         answers = await asyncio.gather(*tasks)
-        await asyncio.to_thread(queue.close)
+        await queue.close()
         return answers, seen
 
     answers, seen = run(main())
@@ -196,7 +196,7 @@ def test_closing_finishes_what_is_queued():
         queue.start()
         tasks = [asyncio.create_task(queue.submit(Doubling([i], str(i % 7)), "me")) for i in range(1, 200)]
         await asyncio.sleep(0)
-        await asyncio.to_thread(queue.close)
+        await queue.close()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     answers = run(main())

@@ -63,7 +63,7 @@ def _too_large(limit: int) -> Problem:
 def decode_json(body: bytes) -> Any:
     """Decode JSON as UTF-8; duplicate keys, NaN, and values that are nested too deeply are refused."""
     try:
-        return json.loads(body.decode("utf-8"), object_pairs_hook=_object, parse_constant=_constant)
+        return _DECODER.decode(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise Problem(400, f"the request is not UTF-8: byte {error.start} is {body[error.start]:#04x}") from None
     except RecursionError:
@@ -83,6 +83,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number of JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)  # making one takes longer than using it
 
 
 def check_characters(text: str, what: str) -> None:

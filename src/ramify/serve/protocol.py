@@ -8,6 +8,7 @@ from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from ramify.serve.known_heads import KnownHeads
 from ramify.serve.problems import Problem
 from ramify.serve.service import Scope
 from ramify.serve.shortcut import Shortcut
@@ -23,18 +24,25 @@ class HttpProtocol(HttpToolsProtocol):
 
     The time of bodies is limited where they are read (`bodies.read_body`), that of idle connections by uvicorn. A
     client that leaves takes its texts out of the queue. Requests that arrive in one piece take the shortcut, if there
-    is one for their path; what uvicorn would do for them it does when it is asked later.
+    is one for their path; what uvicorn would do for them it does when it is asked later. If the head of a request is
+    known from another one, not even uvicorn's parser reads it.
 
     uvicorn makes an object for each connection; what all of them share is set by `http_protocol`.
     """
 
     seconds: ClassVar[float]
     shortcut: ClassVar[Shortcut]
+    heads: ClassVar[KnownHeads]
 
     _timer: asyncio.TimerHandle | None = None
     _in_headers = True
+    _in_message = False
     _is_parsing = False
+    _chunk: bytes | None = None  # what is being parsed, if a message begins with it
     _unstarted: tuple[RequestResponseCycle, Any] | None = None
+    _unparsed: Scope | None = None  # the request that is being answered, if it was not parsed
+    _stays_open = True  # after that request
+    _held = b""  # sent by a client that does not wait for its answer
     _idle_since: float | None = None
     _idle_timer: asyncio.TimerHandle | None = None
 
@@ -48,19 +56,31 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop what the client waited for."""
         self._stop_timer()
+        self._held = b""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._unparsed is not None:
+            give_up(self._unparsed)
+        elif self.cycle is not None and not self.cycle.response_complete:
             give_up(self.cycle.scope)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read requests, or begin to wait for the rest of one."""
+        if self._unparsed is not None:
+            self._held += data
+            self.flow.pause_reading()
+            return
         is_crowded = self.shortcut.is_crowded or len(self.connections) > _MANY
         if is_crowded and _has_left(self.transport):
             self.transport.abort()
             return
-        self._idle_since, self._is_parsing = None, True
+        self._idle_since = None
+        is_free = not self._in_message and (self.cycle is None or self.cycle.response_complete)
+        if is_free and self._answer_unparsed(data):
+            return
+        self._chunk = data if is_free else None
+        self._is_parsing = True
         super().data_received(data)
         self._is_parsing = False
         if self._unstarted is not None:  # the rest of the request is yet to come
@@ -71,7 +91,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Note that headers follow."""
-        self._in_headers = True
+        self._in_headers = self._in_message = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -130,15 +150,22 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Answer a request that has arrived whole by the shortcut, if it can."""
         super().on_message_complete()
+        self._in_message = False
+        chunk, self._chunk = self._chunk, None  # further messages of it do not begin with it
         if self._unstarted is None:
             return
-        cycle = self._unstarted[0]
+        cycle, body = self._unstarted[0], bytes(self._unstarted[0].body)
 
         def respond(head: bytes, body: bytes, keeps: bool) -> None:
-            self._respond(cycle, head, body, keeps)
+            if not (cycle.disconnected or self.transport.is_closing()):
+                cycle.keep_alive &= keeps
+                cycle.response_started = cycle.response_complete = True
+                self._write(head, body, cycle.keep_alive)
 
-        if self.shortcut.answer(cast(Scope, cycle.scope), bytes(cycle.body), respond):
+        if self.shortcut.answer(cast(Scope, cycle.scope), body, respond):
             self._unstarted = None
+            if chunk is not None and cycle.keep_alive:
+                self.heads.add(chunk, cast(Scope, cycle.scope), body)
         else:
             self._start_application()
 
@@ -148,22 +175,49 @@ class HttpProtocol(HttpToolsProtocol):
         self._unstarted = None
         super()._start_asgi_task(cycle, app)
 
-    def _respond(self, cycle: RequestResponseCycle, head: bytes, body: bytes, keeps: bool) -> None:
-        if cycle.disconnected or self.transport.is_closing():
+    def _answer_unparsed(self, data: bytes) -> bool:
+        """Begin to answer a whole request whose head is known; false if the parser must read it."""
+        found = self.heads.find(data)
+        if found is None or self.flow.write_paused:
+            return False
+        scope = {**found[0], "client": self.client}
+        self._unparsed, self._stays_open = scope, True
+        self._stop_timer()
+        self._in_headers = False
+        if self.shortcut.answer(scope, found[1], self._respond_unparsed):
+            return True
+        self._unparsed = None
+        return False
+
+    def _respond_unparsed(self, head: bytes, body: bytes, keeps: bool) -> None:
+        self._unparsed = None
+        if self.transport.is_closing():
             return
-        cycle.keep_alive &= keeps
-        defaults = b"".join([name + b": " + value + b"\r\n" for name, value in cycle.default_headers])
-        end = b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n"
-        self.transport.write(b"".join([head, defaults, end, body]))
-        cycle.response_started = cycle.response_complete = True
-        if not cycle.keep_alive:
+        self._write(head, body, keeps and self._stays_open)
+        held, self._held = self._held, b""
+        if held:
+            self.data_received(held)
+
+    def shutdown(self) -> None:
+        """Close the connection, after the answer that it waits for."""
+        if self._unparsed is not None:
+            self._stays_open = False
+        else:
+            super().shutdown()
+
+    def _write(self, head: bytes, body: bytes, keeps: bool) -> None:
+        defaults = b"".join([name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers])
+        end = b"\r\n" if keeps else b"connection: close\r\n\r\n"
+        self.transport.write(b"".join((head, defaults, end, body)))
+        if not keeps:
             self.transport.close()
         self.on_response_complete()
 
 
 def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpProtocol]:
     """Return the protocol with its settings."""
-    return type("HttpProtocol", (HttpProtocol,), {"seconds": seconds, "shortcut": shortcut})
+    shared = {"seconds": seconds, "shortcut": shortcut, "heads": KnownHeads()}
+    return type("HttpProtocol", (HttpProtocol,), shared)
 
 
 def _has_left(transport: asyncio.Transport) -> bool:

@@ -39,6 +39,7 @@ class LoadedModel:
         self.kind, self.library_version = store.kind, store.library_version
         self.size = sum(int(entry["size"]) for entry in store.files.values())
         self.version = hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest()[:12]
+        self.answer_head = f'{{"model":{to_json(name)},"version":"{self.version}"'
         self.modified = (path / MANIFEST).stat().st_mtime
         self.fields = _text_fields(self.model)
         self._lock = threading.Lock()

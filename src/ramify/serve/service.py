@@ -49,7 +49,7 @@ class Service:
                 watcher.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await watcher
-            await asyncio.to_thread(self.work.close)
+            await self.work.close()
 
     async def _watch(self) -> None:
         while True:

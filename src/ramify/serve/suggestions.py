@@ -78,9 +78,8 @@ class SuggestJob:
         if request.explain:
             explanations = to_json(self._explanations(rows[0]))
             results = [f'{results[0][:-1]},"explanations":{explanations}}}']
-        head = f'{{"model":{to_json(loaded.name)},"version":"{loaded.version}"'
         kind = "true" if self.are_probabilities else "false"
-        return f'{head},"probabilities":{kind},"results":[{",".join(results)}]}}'.encode()
+        return f'{loaded.answer_head},"probabilities":{kind},"results":[{",".join(results)}]}}'.encode()
 
     @property
     def _lowest(self) -> float:

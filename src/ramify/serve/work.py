@@ -58,6 +58,7 @@ class WorkQueue:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._arrived: list[_Entry] = []
         self._threads: list[threading.Thread] = []
         self._clients: dict[str, int] = {}
         self._lock, self._n_free = threading.Lock(), 0
@@ -75,8 +76,12 @@ class WorkQueue:
             thread.start()
             self._threads.append(thread)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Finish what is queued, and end the threads."""
+        self._release()
+        await asyncio.to_thread(self._end_threads)
+
+    def _end_threads(self) -> None:
         for _ in self._threads:
             self._queue.put(None)
         for thread in self._threads:
@@ -103,8 +108,17 @@ class WorkQueue:
         entry = _Entry(job, size, client, time.monotonic() + wait, future)
         self.texts += size
         self._clients[client] = self._clients.get(client, 0) + size
-        self._queue.put(entry)
+        # What the event loop reads at once goes to the workers at once: the first text would else wake a worker, which
+        # then fights with the event loop for the interpreter.
+        if not self._arrived:
+            self._loop.call_soon(self._release)
+        self._arrived.append(entry)
         return future
+
+    def _release(self) -> None:
+        arrived, self._arrived = self._arrived, []
+        for entry in arrived:
+            self._queue.put(entry)
 
     def check(self, client: str, *, is_annif: bool = False) -> None:
         """Refuse a request while there is no room for a single text of this client: before the work of reading it."""
