@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import threading
 import time
 from urllib.parse import urlencode
 
@@ -16,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from ramify.serve import Settings, create_app
 from ramify.serve.known_heads import KnownHeads
 from ramify.serve.shortcut import Shortcut
+from ramify.serve.suggestions import SuggestJob
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -289,7 +291,8 @@ def test_heads_that_ask_for_more_than_an_answer_are_parsed_each_time(served, par
 def test_bodies_in_chunks_and_old_versions_are_parsed_each_time(served, parsed):
     _, port = served
     body = suggest(k=4)
-    head = b"POST /v1/suggest HTTP/1.%d\r\nhost: x\r\ncontent-type: application/json\r\nauthorization: Bearer secret\r\n"
+    head = b"POST /v1/suggest HTTP/1.%d\r\nhost: x\r\ncontent-type: application/json\r\n"
+    head += b"authorization: Bearer secret\r\n"
     chunked = head % 1 + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     old = head % 0 + b"content-length: %d\r\n\r\n%s" % (len(body), body)
     for whole in (chunked, chunked, old, old):
@@ -318,6 +321,61 @@ def test_what_follows_a_known_head_is_read_in_order(served):
         client.send(b"no HTTP\r\n\r\n")
         assert client.read()[0] == 200
         assert client.file.readline().split()[1] == b"400"
+
+
+@pytest.fixture
+def halted(monkeypatch):
+    """While the event is not set, the workers wait."""
+    event = threading.Event()
+    event.set()
+    rank = SuggestJob.rank
+
+    def waiting(self, documents):
+        assert event.wait(30)
+        return rank(self, documents)
+
+    monkeypatch.setattr(SuggestJob, "rank", waiting)
+    return event
+
+
+def test_an_answer_to_a_known_head_is_sent_before_the_end(model_path, halted):
+    settings = Settings(threads=1, reload_every=0, token="secret")
+    with in_thread(create_app(model_path, settings), settings) as address:
+        client = Client(int(address.rpartition(":")[2]))
+        client.send(request(suggest()))
+        expected = client.read()
+        halted.clear()
+        client.send(request(suggest()))
+        time.sleep(0.1)
+        threading.Timer(0.3, halted.set).start()
+    with client:  # the server has ended
+        status, headers, body = client.read()
+        assert (status, headers["connection"], body) == (200, "close", expected[2])
+        assert client.file.read() == b""
+
+
+def test_a_client_that_leaves_after_a_known_head_takes_its_text_along(model_path, halted):
+    settings = Settings(threads=1, reload_every=0, token="secret")
+    app = create_app(model_path, settings)
+    work, counts = app.state.service.work, app.state.service.metrics._requests
+    with in_thread(app, settings) as address:
+        port = int(address.rpartition(":")[2])
+        with Client(port) as client:
+            client.send(request(suggest()))
+            client.read()
+            halted.clear()
+            client.send(request(suggest()))
+            while not (work.texts and work._n_free == 0):  # it occupies the worker
+                time.sleep(0.05)
+            with Client(port) as other:
+                other.send(request(suggest()))
+                while work.texts < 2:
+                    time.sleep(0.01)
+            while not counts.get(("/v1/suggest", 499)):
+                time.sleep(0.01)
+            halted.set()
+            assert client.read()[0] == 200
+        assert work.n_ranked == 2
 
 
 def test_only_so_many_heads_are_kept(monkeypatch):

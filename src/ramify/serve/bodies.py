@@ -85,7 +85,7 @@ def _constant(name: str) -> Any:
     raise ValueError(f"{name} is not a number of JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)  # making one takes longer than using it
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant)  # as slow to make as to use
 
 
 def check_characters(text: str, what: str) -> None:
