@@ -1,10 +1,11 @@
-"""Load on the service with wrk, on this machine: peak, latency at half of it, without keep-alive, overload, memory.
+"""Load on the service on this machine: peak, latency at half of it, without keep-alive, overload, memory.
 
     ramify train xr-linear train.jsonl --out model/
     python benchmarks/serve.py model/ test.jsonl.xz --seconds 20 --soak 600
     python benchmarks/serve.py model/ test.jsonl.xz --annif http://127.0.0.1:5000/v1/projects/ID/suggest --annif-pid PID
 
-The texts are those of the file, one for each request. wrk must be installed. With --annif, the same texts go to another
+The texts are those of the file, one for each request. wrk must be installed. It sends as fast as it gets answers; the
+runs at a part of the peak are those of `paced_load`, which sends at a rate. With --annif, the same texts go to another
 server with Annif's API, as forms, with and without keep-alive.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -25,6 +27,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from paced_load import paced_load
+
 import ramify
 from ramify.cli.output import print_table
 
@@ -36,9 +40,7 @@ for line in io.lines(os.getenv("BODIES")) do bodies[#bodies + 1] = line end
 wrk.method = "POST"
 wrk.headers["Content-Type"] = os.getenv("CONTENT_TYPE")
 if os.getenv("CLOSE") == "1" then wrk.headers["Connection"] = "close" end
-local pause = tonumber(os.getenv("DELAY_MS") or "0")
 request = function() i = i % #bodies + 1; return wrk.format(nil, nil, nil, bodies[i]) end
-if pause > 0 then delay = function() return pause end end
 """
 
 
@@ -48,19 +50,17 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def wrk(
-    url: str, bodies: Path, kind: str, connections: int, seconds: float, close=False, delay_ms=0
-) -> dict[str, float]:
+def wrk(url: str, bodies: Path, kind: str, connections: int, seconds: float, close: bool = False) -> dict[str, Any]:
     """Run wrk; returns requests per second, latencies in milliseconds and answers that were not 2xx or 3xx."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(SCRIPT)
         script.flush()
-        environment = {"BODIES": str(bodies), "CONTENT_TYPE": kind, "CLOSE": str(int(close)), "DELAY_MS": str(delay_ms)}
+        environment = {"BODIES": str(bodies), "CONTENT_TYPE": kind, "CLOSE": str(int(close))}
         command = [
             "wrk",
             "-t1",
             f"-c{connections}",
-            f"-d{seconds:g}s",
+            f"-d{math.ceil(seconds)}s",
             "--latency",
             "--timeout",
             "20s",
@@ -128,32 +128,40 @@ class Load:
     def run(
         self, name: str, url: str, *, connections: int = 0, seconds: float = 0, pid: int = 0, **options: Any
     ) -> float:
-        """Send the texts to a route, as forms to that of Annif; returns the answers per second.
+        """Send the texts to a route with wrk, as forms to that of Annif; returns the answers per second.
 
         `pid`: the process whose CPU time is counted, if it is not that of our service.
         """
         is_form = url.endswith("/suggest") and "/projects/" in url
         bodies, kind = (self._forms, FORM_TYPE) if is_form else (self._jsons, JSON_TYPE)
-        pid = pid or self.server.pid
-        before = cpu_seconds(pid)
+        before = cpu_seconds(pid or self.server.pid)
         found = wrk(url, bodies, kind, connections or self.connections, seconds or self.seconds, **options)
+        return self._add(name, found, pid or self.server.pid, before)
+
+    def run_paced(self, name: str, url: str, rate: float, seconds: float) -> float:
+        """Send the texts at a rate, whatever the answers take; returns the answers per second."""
+        before = cpu_seconds(self.server.pid)
+        found = paced_load(url, self._jsons.read_bytes().splitlines(), JSON_TYPE, rate, seconds)
+        return self._add(f"{name}, {rate:,.0f}/s", found, self.server.pid, before)
+
+    def _add(self, name: str, found: dict[str, Any], pid: int, cpu_before: float) -> float:
         n = max(1, found["n"])
-        cpu = 1e6 * (cpu_seconds(pid) - before) / n
+        cpu = 1e6 * (cpu_seconds(pid) - cpu_before) / n
         answered = found["rate"] * (1 - found["refused"] / n)
-        refused = f"{found['refused']:,} {found['errors']}".strip()
+        refused = f"{found['refused']:,} of {n:,} {found['errors']}".strip() if found["refused"] else "0"
         times = [f"{found['p50']:.1f}", f"{found['p99']:.1f}"]
-        self.rows.append([name, f"{answered:,.0f}", *times, refused, f"{cpu:.0f}", f"{resident(pid):.0f}"])
+        self.rows.append([name, f"{answered:,.0f}", *times, refused, f"{cpu:.0f}", f"{resident(pid):.1f}"])
         print("  ".join(self.rows[-1]), flush=True)
         return answered
 
     def run_all(self, overload: int, soak: float) -> None:
-        """Peak, half of it, without keep-alive, Annif's API, overload, and the time after it; then the soak."""
+        """Peak, half of it, the soak, without keep-alive, Annif's API, overload, and the time after it."""
         suggest = f"{self.address}/v1/suggest"
         self.run("warm-up", suggest, seconds=min(3.0, self.seconds))
         peak = self.run(f"keep-alive, {self.connections} connections", suggest)
-        # wrk pauses between an answer and the next request, so that the rate stays below half of the peak.
-        half = {"delay_ms": round(1000 * self.connections / (peak / 2))}
-        self.run("at most half of the peak", suggest, **half)
+        self.run_paced("half of the peak", suggest, peak / 2, self.seconds)
+        if soak:  # before the overload, after which there is free memory that would hide growth
+            self.soak(suggest, peak / 2, soak)
         self.run("without keep-alive", suggest, close=True)
         self.run("Annif's API, keep-alive", f"{self.address}/v1/projects/model/suggest")
         self.run(f"overload, {overload:,} connections", suggest, connections=overload)
@@ -161,12 +169,15 @@ class Load:
         urllib.request.urlopen(f"{self.address}/healthz", timeout=60).close()
         print(f"the first answer after it took {1000 * (time.perf_counter() - start):.0f} ms")
         self.run("after it", suggest)
-        if soak:
-            first = resident(self.server.pid)
-            for i in range(4):
-                self.run(f"half load, part {i + 1} of 4", suggest, seconds=soak / 4, **half)
-            last = resident(self.server.pid)
-            print(f"memory before and after {soak:g} s at half load: {first:.1f} and {last:.1f} MB")
+
+    def soak(self, url: str, rate: float, seconds: float) -> None:
+        """Send at a rate for long, in ten parts, and tell the memory after each."""
+        memory = [resident(self.server.pid)]
+        for i in range(10):
+            self.run_paced(f"soak, part {i + 1} of 10", url, rate, seconds / 10)
+            memory.append(resident(self.server.pid))
+        print(f"memory at the start and after each part of {seconds / 10:g} s at {rate:,.0f} requests/s, MB:")
+        print("  ".join(f"{size:.1f}" for size in memory))
 
     def run_other(self, url: str, pid: int) -> None:
         """Send the same texts to another server with Annif's API."""
@@ -204,7 +215,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("file", help="data file with the texts")
     parser.add_argument("--seconds", type=float, default=10, help="of each run (default: 10)")
     parser.add_argument(
-        "--soak", type=float, default=0, metavar="S", help="seconds at half load, for memory (default: 0)"
+        "--soak", type=float, default=0, metavar="S", help="seconds at half of the peak, for memory (default: 0)"
     )
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument(
