@@ -13,7 +13,7 @@ from ramify.serve import annif_requests as requests
 from ramify.serve.bodies import Receive
 from ramify.serve.problems import Problem
 from ramify.serve.served import LoadedModel, to_json
-from ramify.serve.service import Scope, Service, check_type, client_of
+from ramify.serve.service import LARGE, Scope, Service, check_type, client_of
 from ramify.version import __version__
 
 LANGUAGES = {
@@ -81,12 +81,19 @@ class AnnifApi:
     async def suggest(self, name: str, scope: Scope, receive: Receive) -> bytes:
         """``POST /projects/{id}/suggest``."""
         check_type(scope, b"application/x-www-form-urlencoded")
-        return await self.begin_suggest(name, scope, await self._service.body(scope, receive))
+        body = await self._service.body(scope, receive)
+        future = self.begin_suggest(name, scope, body)
+        if future is None:
+            text, metadata, options = await asyncio.to_thread(requests.parse_form, body)
+            future = self._submit(scope, self._loaded(name), [(text, metadata)], options, None)
+        return await future
 
-    def begin_suggest(self, name: str, scope: Scope, body: bytes) -> asyncio.Future[bytes]:
-        """Queue a request that was read."""
+    def begin_suggest(self, name: str, scope: Scope, body: bytes) -> asyncio.Future[bytes] | None:
+        """Queue a request that was read; None if it takes too long to parse for the event loop."""
         check_type(scope, b"application/x-www-form-urlencoded")
         self._service.work.check(client_of(scope), is_annif=True)
+        if len(body) >= LARGE:
+            return None
         text, metadata, options = requests.parse_form(body)
         return self._submit(scope, self._loaded(name), [(text, metadata)], options, None)
 
@@ -98,7 +105,11 @@ class AnnifApi:
         except ValueError:
             raise Problem(400, "the query is not valid") from None
         options = requests.parse_options(query)
-        documents, identities = requests.parse_batch(await self._service.body(scope, receive))
+        body = await self._service.body(scope, receive)
+        if len(body) < LARGE:
+            documents, identities = requests.parse_batch(body)
+        else:
+            documents, identities = await asyncio.to_thread(requests.parse_batch, body)
         loaded = self._loaded(name)
         if not documents:
             return b"[]"
@@ -148,14 +159,14 @@ class AnnifApi:
 def language_scores(text: str, codes: list[str]) -> list[tuple[str | None, float]]:
     """Fraction of the characters of a text in each of some languages, and in none of them, the largest first."""
     sentences = [part for part in _SENTENCE.split(text) if part.strip()]
-    total = sum(map(len, sentences)) or 1
-    scores: dict[str | None, float] = {**dict.fromkeys(codes, 0.0), None: 0.0}
+    total = sum(map(len, sentences))
+    if not total:
+        return [(None, 1.0), *((code, 0.0) for code in codes)]
+    lengths: dict[str | None, int] = {**dict.fromkeys(codes, 0), None: 0}
     codes_of = {LANGUAGES[code]: code for code in codes}
     whole = codes_of.get(detect_languages([text], threads=1)[0] or "")
     for sentence, found in zip(sentences, detect_languages(sentences, threads=1), strict=True):
         # A sentence that does not tell by itself has the language of the text.
         code = whole if found is None else codes_of.get(found)
-        scores[code] += len(sentence) / total
-    if not sentences:
-        scores[None] = 1.0
-    return sorted(scores.items(), key=lambda pair: -pair[1])
+        lengths[code] += len(sentence)
+    return sorted(((code, length / total) for code, length in lengths.items()), key=lambda pair: -pair[1])

@@ -48,6 +48,8 @@ class Gate:
             await self._app(scope, receive, send)
             return
         start = time.perf_counter()
+        if scope["method"] == "HEAD":  # the answer to GET, of which the server leaves out the body
+            scope = {**scope, "method": "GET"}
         path: str = scope["path"]
         status, route = 500, "other"
         try:

@@ -35,6 +35,7 @@ class Metrics:
         """All metrics as text."""
         lines = ["# HELP ramify_requests_total Answers by route and status.", "# TYPE ramify_requests_total counter"]
         for (route, status), n in sorted(self._requests.items()):
+            route = escape(route)
             lines.append(f'ramify_requests_total{{route="{route}",status="{status}"}} {n}')
         shed = sum(n for (_, status), n in self._requests.items() if status in (429, 503))
         lines += _single("ramify_shed_total", "counter", "Requests refused because of load.", shed)
@@ -44,7 +45,7 @@ class Metrics:
         name = "ramify_request_seconds"
         lines += [f"# HELP {name} Time from the request to the answer.", f"# TYPE {name} histogram"]
         for route, histogram in sorted(self._latency.items()):
-            reached = 0.0
+            route, reached = escape(route), 0.0
             for bound, count in zip((*BOUNDS, "+Inf"), histogram, strict=False):
                 reached += count
                 lines.append(f'{name}_bucket{{route="{route}",le="{bound}"}} {reached:.0f}')

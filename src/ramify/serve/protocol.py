@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from ramify.serve.gate import SECURITY_HEADERS
 from ramify.serve.known_heads import KnownHeads
 from ramify.serve.problems import Problem
 from ramify.serve.service import Scope
-from ramify.serve.shortcut import Shortcut
+from ramify.serve.shortcut import Shortcut, response_head
 from ramify.serve.work import give_up
 
 _MANY = 100
 """Connections from which on it is worth looking whether a client has left before its request is read."""
+_MAX_HEAD = 1 << 16
+"""Bytes of a request line with headers; the parser itself has no limit."""
+_UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 _HANGUP = getattr(select, "POLLRDHUP", 0)  # Linux only
 
 
@@ -38,6 +43,7 @@ class HttpProtocol(HttpToolsProtocol):
     _in_headers = True
     _in_message = False
     _is_parsing = False
+    _head_size = 0
     _chunk: bytes | None = None  # what is being parsed, if a message begins with it
     _unstarted: tuple[RequestResponseCycle, Any] | None = None
     _unparsed: Scope | None = None  # the request that is being answered, if it was not parsed
@@ -80,13 +86,21 @@ class HttpProtocol(HttpToolsProtocol):
         if is_free and self._answer_unparsed(data):
             return
         self._chunk = data if is_free else None
+        if not self._in_message:
+            self._head_size = 0
+            # Java's client asks for HTTP/2 with each first request; the parser would not read the body of such a one.
+            data = _without_upgrade(data)
         self._is_parsing = True
         super().data_received(data)
         self._is_parsing = False
         if self._unstarted is not None:  # the rest of the request is yet to come
             self._start_application()
-        # Most requests arrive whole, and need no timer.
-        if self._in_headers and self._timer is None and not self.transport.is_closing():
+        if not self._in_headers or self.transport.is_closing():
+            return
+        self._head_size += len(data)
+        if self._head_size > _MAX_HEAD:
+            self._end(Problem(431, f"the request line and headers have more than {_MAX_HEAD:,} bytes"))
+        elif self._timer is None:  # most requests arrive whole, and need none
             self._timer = self.loop.call_later(self.seconds, self._refuse)
 
     def on_message_begin(self) -> None:
@@ -107,13 +121,18 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _refuse(self) -> None:
         self._timer = None
-        if self.transport.is_closing():
-            return
-        problem = Problem(408, f"the request was not sent within {self.seconds:g} seconds", {"connection": "close"})
-        lines: list[Any] = [b"HTTP/1.1 408 Request Timeout"]
-        lines += [name + b": " + value for name, value in problem.raw_headers()]
-        self.transport.write(b"\r\n".join([*lines, b"", problem.body()]))
-        self.transport.close()
+        self._end(Problem(408, f"the request was not sent within {self.seconds:g} seconds"))
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no request; uvicorn calls it."""
+        self._end(Problem(400, "this is not a request of HTTP/1.1 that can be read; check its first line and headers"))
+
+    def _end(self, problem: Problem) -> None:
+        """Refuse a request that was not read, and close the connection."""
+        if not self.transport.is_closing():
+            headers = [*problem.raw_headers(), *SECURITY_HEADERS, (b"connection", b"close")]
+            self.transport.write(response_head(problem.status, headers) + b"\r\n" + problem.body())
+            self.transport.close()
 
     # ---- idle connections ----
 
@@ -218,6 +237,14 @@ def http_protocol(seconds: float, shortcut: Shortcut) -> type[HttpProtocol]:
     """Return the protocol with its settings."""
     shared = {"seconds": seconds, "shortcut": shortcut, "heads": KnownHeads()}
     return type("HttpProtocol", (HttpProtocol,), shared)
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """Request without the wish for another protocol, which a server may ignore."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0 or _UPGRADE.search(data, 0, end) is None:
+        return data
+    return _UPGRADE.sub(b"", data[:end]) + data[end:]
 
 
 def _has_left(transport: asyncio.Transport) -> bool:

@@ -20,7 +20,7 @@ from ramify.serve.suggestions import SuggestJob
 from ramify.serve.work import WorkQueue
 
 Scope = MutableMapping[str, Any]
-_LARGE = 1 << 17
+LARGE = 1 << 17
 """Bytes of a request from which on it is parsed outside of the event loop."""
 
 
@@ -69,7 +69,7 @@ class Service:
     def begin_suggest(self, scope: Scope, body: bytes) -> asyncio.Future[bytes] | None:
         """Queue a request that was read; None if its job takes too long to make for the event loop."""
         check_type(scope, b"application/json")
-        if len(body) >= _LARGE:
+        if len(body) >= LARGE:
             return None
         client = client_of(scope)
         self.work.check(client)

@@ -70,11 +70,11 @@ class Shortcut:
     def _refuse(self, problem: Problem, scope: Scope, start: float, respond: Respond) -> None:
         if problem.status != LEFT:
             keeps = problem.headers.get("connection") != "close"
-            respond(_head(problem.status, [*problem.raw_headers(), *SECURITY_HEADERS]), problem.body(), keeps)
+            respond(response_head(problem.status, [*problem.raw_headers(), *SECURITY_HEADERS]), problem.body(), keeps)
         record(self._service, scope, scope["path"], problem.status, start)
 
 
-def _head(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
+def response_head(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
     """Status line and headers, without the empty line after them."""
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode(),
@@ -83,4 +83,4 @@ def _head(status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
     return b"".join(line + b"\r\n" for line in lines)
 
 
-_OK = _head(200, JSON_HEADERS).replace(b"%", b"%%") + b"content-length: %d\r\n"
+_OK = response_head(200, JSON_HEADERS).replace(b"%", b"%%") + b"content-length: %d\r\n"
