@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import datetime
 
 import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 from serving import TEXTS
+
+from ramify.serve import annif_requests, create_app
+from ramify.serve.annif_api import language_scores
 
 PROJECT = "/v1/projects/words"
 
@@ -146,3 +151,26 @@ def test_bad_requests(client, method, path, options, status, words):
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     assert words in answer.json()["detail"]
+
+
+def test_long_texts_do_not_keep_other_requests_waiting(model_path, monkeypatch):
+    """Large forms and batches are parsed outside of the event loop."""
+    parsed = []
+    for name in ("parse_form", "parse_batch"):
+        parse = getattr(annif_requests, name)
+        monkeypatch.setattr(
+            annif_requests, name, lambda body, parse=parse: parsed.append(threading.current_thread()) or parse(body)
+        )
+    texts = ("whale " * 5, "whale " * 100_000)
+    with TestClient(create_app(model_path)) as client:
+        for text in texts:
+            assert client.post(f"{PROJECT}/suggest", data={"text": text}).json()["results"]
+            assert client.post(f"{PROJECT}/suggest-batch", json={"documents": [{"text": text}]}).json()[0]["results"]
+    loop = parsed[0]
+    assert [thread is loop for thread in parsed] == [True, True, False, False]
+
+
+def test_fractions_of_a_long_text_have_the_sum_1():
+    scores = language_scores("Das ist ein Haus. " * 30_000, ["de", "en"])
+    assert scores == [("de", 1.0), ("en", 0.0), (None, 0.0)]
+    assert language_scores(" \n ", ["de"]) == [(None, 1.0), ("de", 0.0)]

@@ -158,3 +158,11 @@ def test_what_cannot_be_served(tmp_path, model_path):
         create_app([model_path, model_path])
     with pytest.raises(ValueError, match="no model"):
         create_app([])
+
+
+def test_names_of_models_are_escaped_in_metrics(model_path):
+    with TestClient(create_app({'a"b': model_path})) as client:
+        client.post("/v1/projects/a%22b/suggest", data={"text": "whale"})
+        text = client.get("/metrics").text
+    assert 'ramify_requests_total{route="/v1/projects/a\\"b/suggest",status="200"} 1' in text
+    assert 'route="/v1/projects/a"b' not in text

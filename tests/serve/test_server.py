@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import signal
@@ -91,7 +92,43 @@ def test_malformed_http(served):
     for sent in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost\r\n\r\n", b"\x16\x03\x01\x00\x00"):
         with socket.create_connection((host, int(port)), timeout=10) as connection:
             connection.sendall(sent)
-            assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+            head, _, body = connection.recv(2000).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400")
+            assert b"content-type: application/problem+json" in head
+            assert json.loads(body)["status"] == 400
+
+
+def test_heads_have_a_limit(served):
+    _, _, address = served
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx: ")
+        with contextlib.suppress(OSError):  # it closes the connection meanwhile
+            for _ in range(40):
+                connection.sendall(b"y" * 10_000)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 431")
+
+
+def test_a_wish_for_http_2_is_ignored(served):
+    """As Java's client sends it; the parser stops at such a head, and would not read the body."""
+    _, _, address = served
+    host, port = address.removeprefix("http://").split(":")
+    body = json.dumps({"input": "whale"}).encode()
+    head = (
+        "POST /v1/suggest HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nHost: x\r\nHTTP2-Settings: AAEAAEAAAA\r\n"
+    )
+    head += "Upgrade: h2c\r\nAuthorization: Bearer secret\r\nContent-Type: application/json\r\n"
+    for _ in range(2):
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_head(served):
+    client, _, _ = served
+    answer = client.head("/healthz")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert client.head("/v1/suggest").status_code == 405
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served):
