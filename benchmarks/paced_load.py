@@ -62,7 +62,7 @@ def paced_load(url: str, bodies: list[bytes], kind: str, rate: float, seconds: f
     address = (parts.hostname or "127.0.0.1", parts.port or 80)
     head = f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nContent-Type: {kind}\r\n"
     requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
-    chance = random.Random(seed)
+    generator = random.Random(seed)
     free = [Connection(address) for _ in range(16)]
     busy: set[Connection] = set()
     latencies, refused, n_sent = array("d"), 0, 0
@@ -75,7 +75,7 @@ def paced_load(url: str, bodies: list[bytes], kind: str, rate: float, seconds: f
             connection.send(requests[n_sent % len(requests)], due)
             busy.add(connection)
             n_sent += 1
-            due += chance.expovariate(rate)
+            due += generator.expovariate(rate)
         wait = max(0.0, due - time.perf_counter()) if due < end else 10.0
         for connection in select.select(busy, (), (), wait)[0]:
             status = connection.read()
