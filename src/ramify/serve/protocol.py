@@ -85,11 +85,12 @@ class HttpProtocol(HttpToolsProtocol):
         is_free = not self._in_message and (self.cycle is None or self.cycle.response_complete)
         if is_free and self._answer_unparsed(data):
             return
-        self._chunk = data if is_free else None
+        sent = data
         if not self._in_message:
             self._head_size = 0
             # Java's client asks for HTTP/2 with each first request; the parser would not read the body of such a one.
             data = _without_upgrade(data)
+        self._chunk = data if is_free and data is sent else None  # a head that was changed is not kept
         self._is_parsing = True
         super().data_received(data)
         self._is_parsing = False
