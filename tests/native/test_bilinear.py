@@ -13,6 +13,7 @@ from ramify import native
 
 pytestmark = pytest.mark.native
 
+
 def random_csr(rng, n, d, density):
     matrix = sparse.random(n, d, density, format="csr", random_state=rng, dtype=np.float32)
     matrix.sort_indices()
