@@ -22,6 +22,23 @@ namespace ramify {
 using InterruptCheck = void (*)();
 inline std::atomic<InterruptCheck> interrupt_check{nullptr};
 
+// Calls the check where it is asked to, but not more often than every 20 ms.
+class InterruptWatch {
+public:
+    explicit InterruptWatch(InterruptCheck check = interrupt_check.load(std::memory_order_relaxed)) : check_(check) {}
+    void look() {
+        if (check_ == nullptr) return;
+        const auto now = std::chrono::steady_clock::now();
+        if (now - last_ < std::chrono::milliseconds(20)) return;
+        last_ = now;
+        check_();
+    }
+
+private:
+    InterruptCheck check_;
+    std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
 // Calls body(block, worker) once for each block in [0, n_blocks); worker < worker_count(n_blocks, threads) identifies
 // the thread, for state that belongs to it. The first exception stops the remaining blocks and is rethrown here.
 inline int worker_count(std::int64_t n_blocks, int threads) {
@@ -40,18 +57,13 @@ void parallel_for(std::int64_t n_blocks, int threads, Body&& body) {
         if (!error) error = std::current_exception();
         stop.store(true, std::memory_order_relaxed);
     };
-    auto work = [&](int worker, InterruptCheck check) {
+    auto work = [&](int worker, InterruptWatch watch) {
         try {
-            auto last_check = std::chrono::steady_clock::now();
             while (!stop.load(std::memory_order_relaxed)) {
                 const std::int64_t block = next.fetch_add(1, std::memory_order_relaxed);
                 if (block >= n_blocks) break;
                 body(block, worker);
-                if (check == nullptr) continue;
-                const auto now = std::chrono::steady_clock::now();
-                if (now - last_check < std::chrono::milliseconds(20)) continue;
-                last_check = now;
-                check();
+                watch.look();
             }
         } catch (...) {
             keep_error();
@@ -62,11 +74,11 @@ void parallel_for(std::int64_t n_blocks, int threads, Body&& body) {
     const int n_helpers = worker_count(n_blocks, threads) - 1;
     try {
         helpers.reserve(static_cast<std::size_t>(n_helpers));
-        for (int i = 0; i < n_helpers; ++i) helpers.emplace_back(work, i + 1, nullptr);
+        for (int i = 0; i < n_helpers; ++i) helpers.emplace_back(work, i + 1, InterruptWatch(nullptr));
     } catch (...) {
         // No more threads, or no memory for them: those that started and this one do the work.
     }
-    work(0, interrupt_check.load(std::memory_order_relaxed));
+    work(0, InterruptWatch());
     for (auto& helper : helpers) helper.join();
     if (error) std::rethrow_exception(error);
 }

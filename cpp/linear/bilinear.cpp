@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/parallel.h"
 #include "core/random.h"
 
 namespace ramify {
@@ -33,6 +34,7 @@ BilinearShared fit_bilinear(const CsrView<std::int32_t>& X, const CsrView<std::i
     std::iota(order.begin(), order.end(), 0);
     Random random(options.seed);
     BilinearShared shared;
+    InterruptWatch interrupts;
     std::fill_n(weights, W.indptr[W.rows], 0.0f);
     const float direct_norm = direct_scale * direct_scale;
     // Calls visit(weight index, slot, value of x) for each weight between a term of the sample and one of its slots.
@@ -98,6 +100,7 @@ BilinearShared fit_bilinear(const CsrView<std::int32_t>& X, const CsrView<std::i
             }
             for_weights(row, [&](std::int32_t w, const Slot& slot, float x) { weights[w] += x * slot.change; });
             for (const Slot& slot : slots) slot_of[static_cast<std::size_t>(slot.term)] = -1;
+            interrupts.look();
         }
         if (violation <= options.tolerance) break;
     }

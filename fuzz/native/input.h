@@ -8,6 +8,31 @@
 #include <limits>
 #include <vector>
 
+#include "core/csr.h"
+
+// A sparse matrix of a test case.
+struct SparseRows {
+    std::int64_t n_columns;
+    std::vector<std::int32_t> indptr, indices;
+    std::vector<float> data;
+
+    ramify::CsrView<std::int32_t> view() const {
+        return {static_cast<std::int64_t>(indptr.size()) - 1, n_columns, indptr.data(), indices.data(), data.data()};
+    }
+    // Calls visit(column, value) for the entries of a row.
+    template <class Visit>
+    void for_row(std::int64_t row, Visit&& visit) const {
+        const auto at = static_cast<std::size_t>(row);
+        for (auto i = static_cast<std::size_t>(indptr[at]); i < static_cast<std::size_t>(indptr[at + 1]); ++i)
+            visit(static_cast<std::size_t>(indices[i]), data[i]);
+    }
+    std::vector<float> dense(std::int64_t row) const {
+        std::vector<float> values(static_cast<std::size_t>(n_columns), 0.0f);
+        for_row(row, [&](std::size_t column, float value) { values[column] = value; });
+        return values;
+    }
+};
+
 struct Input {
     const std::uint8_t* data;
     std::size_t size;
@@ -69,6 +94,13 @@ struct Input {
             for (std::size_t i = row + 1; i < indptr.size(); ++i) indptr[i] -= removed;
             found.insert(found.end(), part.begin(), part.end());
         }
+        return found;
+    }
+    // A matrix with up to `most` entries in a row, which are any floats.
+    SparseRows rows(std::int64_t n, std::int64_t n_columns, std::uint8_t most) {
+        SparseRows found{n_columns, pointers<std::int32_t>(n, most), {}, {}};
+        found.indices = columns(found.indptr, n_columns);
+        found.data = numbers(static_cast<std::int64_t>(found.indices.size()));
         return found;
     }
 };

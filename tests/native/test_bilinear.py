@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from ramify import native
+
+pytestmark = pytest.mark.native
 
 
 def random_csr(rng, n, d, density):
@@ -74,6 +79,18 @@ def test_the_same_seed_gives_the_same_bits():
     first, second = (fit(X, Z, pairs, pattern, costs, max_epochs=3)[0].data for _ in range(2))
     assert np.array_equal(first, second)
     assert not np.array_equal(first, fit(X, Z, pairs, pattern, costs, max_epochs=3, seed=7)[0].data)
+
+
+def test_a_long_training_can_be_interrupted():
+    """Also one whose epochs are short: here they would go on for days."""
+    X, Z, pairs, pattern, costs = problem(np.random.default_rng(3))
+    timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            fit(X, Z, pairs, pattern, costs, tolerance=1e-30, max_epochs=2**31 - 1)
+    finally:
+        timer.join()
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -58,9 +58,13 @@ class Config:
 
     def check_params(self) -> None:
         """Raise `ValueError` for the first parameter of the wrong type or out of range."""
-        hints = _hints(type(self))
-        for f in dataclasses.fields(self):
+        declared = _declared(type(self))
+        hints, plain_types = declared.hints, declared.plain_types
+        for f in declared.fields:
             value = getattr(self, f.name)
+            if type(value) in plain_types[f.name]:
+                _check_range(self, f, value)
+                continue
             if (
                 type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
             ):  # NumPy scalars, as from a grid search
@@ -76,17 +80,17 @@ class Config:
             elif isinstance(value, str) and not _fits(value, hints[f.name]):
                 value = _component_from_str(value, hints[f.name])
                 setattr(self, f.name, value)
-            name = f"{type(self).__name__}.{f.name}"
             if not _fits(value, hints[f.name]):
+                name = f"{type(self).__name__}.{f.name}"
                 raise ValueError(f"{name} must be {type_name(hints[f.name])}; got {value!r}")
-            _check_range(name, value, f.metadata)
+            _check_range(self, f, value)
 
     # ---- scikit-learn API ----
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` also those of nested components, as ``component__name``."""
         params: dict[str, Any] = {}
-        for f in dataclasses.fields(self):
+        for f in _declared(type(self)).fields:
             value = getattr(self, f.name)
             params[f.name] = value
             if deep and isinstance(value, Config):
@@ -95,7 +99,7 @@ class Config:
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, nested ones as ``component__name`` or ``component.name``; on an error none is set."""
-        before = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        before = {f.name: getattr(self, f.name) for f in _declared(type(self)).fields}
         try:
             self._set_all({path.replace("__", "."): value for path, value in params.items()})
             self.check_params()
@@ -124,18 +128,22 @@ class Config:
 
     def _set(self, name: str, value: Any) -> None:
         """Set one parameter of this object."""
-        setattr(self, name, coerce(value, _hints(type(self))[name]))
+        setattr(self, name, coerce(value, _declared(type(self)).hints[name]))
 
     def _set_nested(self, name: str, values: dict[str, Any], may_replace: bool) -> None:
         """Set parameters of a component; they may choose another type of component that has them."""
-        types, component = _config_types(_hints(type(self))[name]), getattr(self, name)
+        types, component = _config_types(_declared(type(self)).hints[name]), getattr(self, name)
         own = {path.partition(".")[0] for path in values}
-        if isinstance(component, Config) and (not may_replace or own <= _names(type(component)) | component._shared()):
+        if isinstance(component, Config) and (
+            not may_replace or own <= {*_declared(type(component)).names, *component._shared()}
+        ):
             component = component.clone()
         else:
-            fitting = [t for t in types if own <= _names(t)] if may_replace else []
+            fitting = [t for t in types if own <= set(_declared(t).names)] if may_replace else []
             if fitting:  # an optional component is created when one of its parameters is set
-                direct = {path: coerce(v, _hints(fitting[0])[path]) for path, v in values.items() if "." not in path}
+                direct = {
+                    path: coerce(v, _declared(fitting[0]).hints[path]) for path, v in values.items() if "." not in path
+                }
                 component = fitting[0](**direct)
                 values = {path: v for path, v in values.items() if "." in path}
             elif component is None and types:
@@ -153,7 +161,7 @@ class Config:
 
     @classmethod
     def _require(cls, name: str) -> None:
-        names = [f.name for f in dataclasses.fields(cls)]
+        names = _declared(cls).names
         if name in names:
             return
         near = difflib.get_close_matches(name, names, n=1)
@@ -162,12 +170,12 @@ class Config:
 
     def clone(self) -> Self:
         """Return a new, unfitted object with the same parameters."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        values = {f.name: getattr(self, f.name) for f in _declared(type(self)).fields}
         return type(self)(**{k: v.clone() if isinstance(v, Config) else v for k, v in values.items()})
 
     def __repr__(self) -> str:
         changed = []
-        for f in dataclasses.fields(self):
+        for f in _declared(type(self)).fields:
             value = getattr(self, f.name)
             default = f.default if f.default_factory is MISSING else f.default_factory()
             same = (
@@ -183,23 +191,23 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Nested parameters as plain values for JSON and TOML."""
-        return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {f.name: _plain(getattr(self, f.name)) for f in _declared(type(self)).fields}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Build an object from the result of `to_dict`. An unknown name is an error."""
         if not isinstance(values, dict):
             raise ValueError(f"the parameters of {cls.__name__} are names with values; got {values!r}")
-        hints = _hints(cls)
+        hints, plain_types = _declared(cls).hints, _declared(cls).plain_types
         for name in values:
             cls._require(name)
-        return cls(**{name: coerce(value, hints[name]) for name, value in values.items()})
+        return cls(**{n: v if type(v) in plain_types[n] else coerce(v, hints[n]) for n, v in values.items()})
 
     @classmethod
     def describe(cls, prefix: str = "", defaults: Self | None = None) -> Iterator[ParamInfo]:
         """Yield every parameter with its dotted path, nested ones included; `defaults` overrides those of the class."""
-        hints = _hints(cls)
-        for f in dataclasses.fields(cls):
+        hints = _declared(cls).hints
+        for f in _declared(cls).fields:
             default = f.default_factory() if f.default_factory is not MISSING else f.default
             if defaults is not None:
                 default = getattr(defaults, f.name)
@@ -218,13 +226,12 @@ def coerce(value: Any, hint: Any) -> Any:
         return value
     options = _options(hint)
     for option in options:
-        origin = typing.get_origin(option)
+        origin, args = typing.get_origin(option), typing.get_args(option)
         if isinstance(option, type) and issubclass(option, Config) and isinstance(value, dict):
             only = len(_config_types(hint)) == 1  # of several component types, take the one with these parameters
-            if only or set(value) <= {f.name for f in dataclasses.fields(option)}:
+            if only or set(value) <= set(_declared(option).names):
                 return option.from_dict(value)
         if origin is tuple and isinstance(value, list | tuple):
-            args = typing.get_args(option)
             item = [args[0]] * len(value) if len(args) == 2 and args[1] is Ellipsis else list(args)
             if len(item) == len(value):
                 candidate = tuple(coerce(v, h) for v, h in zip(value, item, strict=True))
@@ -242,8 +249,8 @@ def coerce(value: Any, hint: Any) -> Any:
 def _component_from_str(value: str, hint: Any) -> Any:
     """Build the component whose positional parameter accepts the string; return the string if there is none."""
     for option in _config_types(hint):
-        first = next((f for f in dataclasses.fields(option) if not f.kw_only), None)
-        if first is not None and _fits(value, _hints(option)[first.name]):
+        first = next((f for f in _declared(option).fields if not f.kw_only), None)
+        if first is not None and _fits(value, _declared(option).hints[first.name]):
             return option(**{first.name: value})
     return value
 
@@ -261,23 +268,35 @@ def type_name(hint: Any) -> str:
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
 
 
-def _names(cls: type[Config]) -> set[str]:
-    return {f.name for f in dataclasses.fields(cls)}
+@dataclass(frozen=True)
+class _Declared:
+    """What a class declares, which is asked for every parameter of every component, also when a model is opened."""
+
+    fields: tuple[dataclasses.Field[Any], ...]
+    names: dict[str, None]
+    hints: dict[str, Any]
+    plain_types: dict[str, frozenset[Any]]
+    """Of each parameter, types all of whose values fit it; not float, which has NaN."""
 
 
-def _hints(cls: type[Config]) -> dict[str, Any]:
-    if cls not in _hints_of:
-        _hints_of[cls] = typing.get_type_hints(cls)
-    return _hints_of[cls]
+_declared_by: dict[type[Config], _Declared] = {}
 
 
-_hints_of: dict[type[Config], dict[str, Any]] = {}
+def _declared(cls: type[Config]) -> _Declared:
+    found = _declared_by.get(cls)
+    if found is None:
+        fields, hints = dataclasses.fields(cls), typing.get_type_hints(cls)
+        plain = {name: frozenset(o for o in _options(hint) if _is_plain(o)) for name, hint in hints.items()}
+        found = _declared_by[cls] = _Declared(fields, dict.fromkeys(f.name for f in fields), hints, plain)
+    return found
 
 
-def _options(hint: Any) -> list[Any]:
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        return list(typing.get_args(hint))
-    return [hint]
+def _is_plain(hint: Any) -> bool:
+    return isinstance(hint, type) and not typing.get_args(hint) and hint is not float
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _config_types(hint: Any) -> list[type[Config]]:
@@ -286,7 +305,7 @@ def _config_types(hint: Any) -> list[type[Config]]:
 
 def component_types(cls: type[Config], name: str) -> list[type[Config]]:
     """Types that a component may have."""
-    return _config_types(_hints(cls)[name])
+    return _config_types(_declared(cls).hints[name])
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -317,18 +336,21 @@ def _fits(value: Any, hint: Any) -> bool:
     return isinstance(value, hint)
 
 
-def _check_range(name: str, value: Any, metadata: Any) -> None:
+def _check_range(owner: Config, f: dataclasses.Field[Any], value: Any) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
+    low, high, above = f.metadata.get("low"), f.metadata.get("high"), f.metadata.get("above")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{name} must fit in 64 bits; got {value!r}")
-    low, high, above = metadata.get("low"), metadata.get("high"), metadata.get("above")
-    if low is not None and value < low:
-        raise ValueError(f"{name} must be at least {low}; got {value!r}")
-    if high is not None and value > high:
-        raise ValueError(f"{name} must be at most {high}; got {value!r}")
-    if above is not None and value <= above:
-        raise ValueError(f"{name} must be above {above}; got {value!r}")
+        expected = "fit in 64 bits"
+    elif low is not None and value < low:
+        expected = f"be at least {low}"
+    elif high is not None and value > high:
+        expected = f"be at most {high}"
+    elif above is not None and value <= above:
+        expected = f"be above {above}"
+    else:
+        return
+    raise ValueError(f"{type(owner).__name__}.{f.name} must {expected}; got {value!r}")
 
 
 def _plain(value: Any) -> Any:

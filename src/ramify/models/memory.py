@@ -47,6 +47,8 @@ FROZEN, FINE_TUNED = 1.5, 4
 """Bytes for each byte of a transformer's weights: those of torch, and of layers in the compiled core; in fine-tuning
 gradients and Adam's moments.
 """
+LINK, PAIR = 19, 28
+"""Bytes of a link between terms of samples and labels, and of a pair of a sample and a label, of bilinear weights."""
 ACTIVATIONS = 64
 """Bytes of the activations that a layer keeps for the backward pass, for each token and dimension."""
 
@@ -90,9 +92,14 @@ class DataSizes:
     @property
     def making_features(self) -> int:
         """Bytes while X is made from texts: the parts of a concatenation, and the whole."""
+        return 0 if self.n_characters is None else self.making_one_part + ENTRY * self.n_entries
+
+    @property
+    def making_one_part(self) -> int:
+        """Bytes while X is made from texts without a concatenation."""
         if self.n_characters is None:
             return 0
-        return self.features + 2 * ENTRY * self.n_entries + int(CHARACTER * self.n_characters)
+        return self.features + ENTRY * self.n_entries + int(CHARACTER * self.n_characters)
 
 
 def measure_sizes(inputs: Inputs, Y: Csr, features: Tfidf | Concat) -> DataSizes:

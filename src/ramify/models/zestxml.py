@@ -38,7 +38,7 @@ from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import check_state
 from ramify.models.features import FeatureModel
-from ramify.models.memory import measure_sizes
+from ramify.models.memory import LINK, PAIR, measure_sizes
 from ramify.models.training_data import TrainingData
 from ramify.rank.bilinear import Bilinear, BilinearConfig, fit_bilinear
 from ramify.rank.evidence import Evidence
@@ -101,8 +101,7 @@ class ZestXML(FeatureModel):
         sizes, config = measure_sizes(inputs, Y, self.features), self.bilinear
         links = 2 * config.n_links * (sizes.n_features + sizes.n_labels)
         pairs = min(config.max_rows, len(inputs)) * (config.n_shortlist + 10)
-        training = 3 * 8 * links + (3 * 8 + 4) * pairs + 3 * 8 * sizes.n_entries
-        return sizes.labels + max(sizes.making_features, sizes.features + training)
+        return sizes.labels + max(sizes.making_one_part, sizes.features + LINK * links + PAIR * pairs)
 
     # ---- training ----
 
