@@ -7,8 +7,9 @@ DIRECTORY holds trn.jsonl and tst.jsonl (plain, .gz or .xz), lines with `text`, 
 and optionally `lang`, labels.txt with the name of each label, and optionally dev.jsonl. Models see training rows only.
 Metrics are those of Annif: F1@5 is the mean over samples, nDCG is of the twenty best, and no test label is left out,
 whether training has it or not. F1 is that of the label sets of `MaximizeF1`, fitted to dev rows, if there are any.
---open: labels without a training sample can be predicted, too; their R@10 has a column of its own, and so has P@1 of the
-labels with one: whether the best of these is right, of the samples that have any. Also with a larger `unseen_weight`.
+--open: labels without a training sample can be predicted, too; their R@10 has a column of its own, and so has P@1 of
+the labels with one: whether the best of these is right, of the samples that have any. Also with a larger
+`unseen_weight`.
 --ablation: also without each member. --test takes a random sample; so does --train. CPU seconds of one thread.
 """
 
@@ -107,14 +108,13 @@ def main() -> None:
     dev = sample(read(args.directory, "dev", None, args.drop_label), CALIBRATION_ROWS) if has_dev else []
     texts, labels = [row["text"] for row in train], [row["labels"] for row in train]
     queries, truth = [row["text"] for row in test], [set(row["labels"]) for row in test]
-    unseen = set().union(*truth) - {label for row in labels for label in row}
+    unseen = set(names).union(*truth) - {label for row in labels for label in row}
+    n_unseen = len(unseen & set().union(*truth))
     languages = [row.get("lang") for row in test]
-    print(
-        f"{len(train):,} training and {len(test):,} test rows, {len(unseen):,} test labels without a training sample\n"
-    )
+    print(f"{len(train):,} training and {len(test):,} test rows, {n_unseen:,} test labels without a training sample\n")
 
-    header = ["model", "F1@5", "nDCG", "P@1", "R@10", "R@50", "nDCG by language", "P@1 seen", "R@10 unseen", "F1 of sets"]
-    header += ["training CPU s", "ms/row", "one query ms"]
+    header = ["model", "F1@5", "nDCG", "P@1", "R@10", "R@50", "nDCG by language", "P@1 seen", "R@10 unseen"]
+    header += ["F1 of sets", "training CPU s", "ms/row", "one query ms"]
     rows = []
 
     def measure(title: str, model: ramify.Model, seconds: float | None) -> None:

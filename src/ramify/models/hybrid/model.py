@@ -85,8 +85,8 @@ class Hybrid(Model):
 
     unseen_weight: float = param(
         1.0,
-        "factor on the odds of labels without a training sample, with labels='catalogue'; raising it finds more of them "
-        "and leaves the best label in its place, but ranks others lower, and the scores of these labels are too high",
+        "factor on the odds of labels without a training sample, with labels='catalogue'; raising it finds more of "
+        "them and leaves the best label in its place, but ranks others lower, and makes their own scores too high",
         above=0,
     )
 
