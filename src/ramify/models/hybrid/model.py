@@ -84,9 +84,9 @@ class Hybrid(Model):
     hidden: float = param(0.1, "fraction of the labels that members do not see, with labels='catalogue'", low=0, high=1)
 
     unseen_weight: float = param(
-        1.0,
+        2.0,
         "factor on the odds of labels without a training sample, with labels='catalogue'; raising it finds more of "
-        "them and leaves the best label in its place, but ranks others lower, and makes their own scores too high",
+        "them, but ranks others lower; the best label stays in its place; 1: their scores are probabilities, too",
         above=0,
     )
 
