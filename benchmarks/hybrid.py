@@ -8,8 +8,8 @@ and optionally `lang`, labels.txt with the name of each label, and optionally de
 Metrics are those of Annif: F1@5 is the mean over samples, nDCG is of the twenty best, and no test label is left out,
 whether training has it or not. F1 is that of the label sets of `MaximizeF1`, fitted to dev rows, if there are any.
 --open: labels without a training sample can be predicted, too; their R@10 has a column of its own, and so has P@1 of
-the labels with one: whether the best of these is right, of the samples that have any. Also with a larger
-`unseen_weight`.
+the labels with one: whether the best of these is right, of the samples that have any. Also with other
+values of `unseen_weight`.
 --ablation: also without each member. --test takes a random sample; so does --train. CPU seconds of one thread.
 """
 
@@ -29,7 +29,7 @@ import ramify
 
 CALIBRATION_ROWS = 4000
 WIDTH = 50
-UNSEEN_WEIGHTS = (2, 3, 5)
+UNSEEN_WEIGHTS = (1.0, 3.0, 5.0)
 
 
 def sample(rows: list[Any], n: int | None) -> list[Any]:
