@@ -55,8 +55,8 @@ class Hybrid(Model):
     """Ranks what several models find, by everything that they know.
 
     Without `members` these are `XRLinear` and `KNN` and, of texts whose labels have names (`label_catalogue=` of
-    `fit`), `LabelMatcher` and, for labels without a training sample, `ZestXML`, by words and by spelling. The scores are
-    probabilities; those of labels without a training sample are raised by `unseen_weight`.
+    `fit`), `LabelMatcher` and, for labels without a training sample, `ZestXML`, by words and by spelling. The scores
+    are probabilities; those of labels without a training sample are raised by `unseen_weight`.
 
     >>> texts, labels = ["red fox", "grey hen", "red hen"] * 4, [["fox"], ["hen"], ["hen"]] * 4
     >>> model = Hybrid(n_trees=5).fit(texts, labels, label_catalogue={"fox": "fox", "hen": "hen"})
