@@ -7,8 +7,10 @@ DIRECTORY holds trn.jsonl and tst.jsonl (plain, .gz or .xz), lines with `text`, 
 and optionally `lang`, labels.txt with the name of each label, and optionally dev.jsonl. Models see training rows only.
 Metrics are those of Annif: F1@5 is the mean over samples, nDCG is of the twenty best, and no test label is left out,
 whether training has it or not. F1 is that of the label sets of `MaximizeF1`, fitted to dev rows, if there are any.
---open: labels without a training sample can be predicted, too; their R@10 is in the last column. --ablation: also
-without each member. --test takes a random sample; so does --train. CPU seconds of one thread.
+--open: labels without a training sample can be predicted, too; their R@10 has a column of its own, and so has P@1 of
+the labels with one: whether the best of these is right, of the samples that have any. Also with other
+values of `unseen_weight`.
+--ablation: also without each member. --test takes a random sample; so does --train. CPU seconds of one thread.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import ramify
 
 CALIBRATION_ROWS = 4000
 WIDTH = 50
+UNSEEN_WEIGHTS = (1.0, 3.0, 5.0)
 
 
 def sample(rows: list[Any], n: int | None) -> list[Any]:
@@ -47,7 +50,7 @@ def read_names(path: Path, with_glosses: bool) -> dict[int, Any]:
 
 
 def metrics(ranking: ramify.Ranking, truth: list[set[Any]], unseen: set[Any], languages: list[Any]) -> list[str]:
-    """Cells of the table: F1@5, nDCG, P@1, R@10, R@50, nDCG by language, R@10 of unseen labels."""
+    """Cells of the table: F1@5, nDCG, P@1, R@10, R@50, nDCG by language, P@1 of seen and R@10 of unseen labels."""
     labels = [[label for label, _ in row] for row in ranking.labels()]
     hits = np.zeros((len(truth), WIDTH), bool)
     for i, (row, true) in enumerate(zip(labels, truth, strict=True)):
@@ -59,6 +62,9 @@ def metrics(ranking: ramify.Ranking, truth: list[set[Any]], unseen: set[Any], la
     cells = [f"{100 * value.mean():.2f}" for value in (*values, hits.sum(axis=1) / sizes)]
     known = sorted({language for language in languages if language})
     cells.append(" / ".join(f"{100 * ndcg[[x == language for x in languages]].mean():.1f}" for language in known))
+    best_seen = [next((label for label in row if label not in unseen), None) for row in labels]
+    right = [label in true for label, true in zip(best_seen, truth, strict=True) if true - unseen]
+    cells.append(f"{100 * np.mean(right):.2f}")
     n_unseen = sum(len(row & unseen) for row in truth)
     found = sum(len(true & unseen & set(row[:10])) for row, true in zip(labels, truth, strict=True))
     cells.append(f"{100 * found / n_unseen:.1f}" if n_unseen else "")
@@ -102,14 +108,13 @@ def main() -> None:
     dev = sample(read(args.directory, "dev", None, args.drop_label), CALIBRATION_ROWS) if has_dev else []
     texts, labels = [row["text"] for row in train], [row["labels"] for row in train]
     queries, truth = [row["text"] for row in test], [set(row["labels"]) for row in test]
-    unseen = set().union(*truth) - {label for row in labels for label in row}
+    unseen = set(names).union(*truth) - {label for row in labels for label in row}
+    n_unseen = len(unseen & set().union(*truth))
     languages = [row.get("lang") for row in test]
-    print(
-        f"{len(train):,} training and {len(test):,} test rows, {len(unseen):,} test labels without a training sample\n"
-    )
+    print(f"{len(train):,} training and {len(test):,} test rows, {n_unseen:,} test labels without a training sample\n")
 
-    header = ["model", "F1@5", "nDCG", "P@1", "R@10", "R@50", "nDCG by language", "R@10 unseen", "F1 of sets"]
-    header += ["training CPU s", "ms/row", "one query ms"]
+    header = ["model", "F1@5", "nDCG", "P@1", "R@10", "R@50", "nDCG by language", "P@1 seen", "R@10 unseen"]
+    header += ["F1 of sets", "training CPU s", "ms/row", "one query ms"]
     rows = []
 
     def measure(title: str, model: ramify.Model, seconds: float | None) -> None:
@@ -134,6 +139,9 @@ def main() -> None:
         hybrid.save(args.save)
     for member in hybrid.members_:
         measure(type(member).__name__, member, None)
+    for weight in UNSEEN_WEIGHTS if args.open else ():
+        measure(f"Hybrid(unseen_weight={weight})", hybrid.set_params(unseen_weight=weight), None)
+    hybrid.set_params(unseen_weight=type(hybrid)().unseen_weight)
     measure("Hybrid", hybrid, seconds)
     if args.ablation:
         for left_out in hybrid.members_:

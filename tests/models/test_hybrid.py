@@ -10,7 +10,7 @@ import pytest
 import ramify
 from ramify.io.inputs import check_inputs
 from ramify.models import xrlinear
-from ramify.models.hybrid.pairs import ABSENT, OWN, feature_names, make_pairs
+from ramify.models.hybrid.pairs import ABSENT, OWN, feature_names, make_pairs, raise_some
 from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
 from ramify.rank.evidence import Evidence
 
@@ -87,7 +87,7 @@ def test_labels_without_a_training_sample(data):
     seen = [[label for label in row if label not in hidden] for row in labels]
     names = names_of([*labels, *truth])
     model = ramify.Hybrid(n_trees=30, n_folds=2, labels="catalogue", verbose=0).fit(texts, seen, label_catalogue=names)
-    assert [member.kind for member in model.members_] == ["xr-linear", "knn", "label-matcher", "zest-xml"]
+    assert [member.kind for member in model.members_] == ["xr-linear", "knn", "label-matcher", "zest-xml", "zest-xml"]
     assert hidden <= set(model.labels_)
     rows = [i for i, row in enumerate(truth) if hidden & set(row)]
     ranking = model.predict_topk([queries[i] for i in rows], 10).labels()
@@ -95,12 +95,35 @@ def test_labels_without_a_training_sample(data):
     assert np.mean(found) > 0.08  # models that learn from samples alone find none of them
     members = [member.clone() for member in model.members_[1:]]
     sums = []
+    other = ramify.Hybrid(members, n_trees=30, n_folds=1, labels="catalogue", verbose=0)
+    other.fit(texts[::3], seen[::3], label_catalogue=names)
+    unseen = other.label_counts_.counts == 0
+    first = []
     for weight in (1.0, 5.0):
-        other = ramify.Hybrid(members, n_trees=30, n_folds=1, labels="catalogue", unseen_weight=weight, verbose=0)
-        ranking = other.fit(texts[::3], seen[::3], label_catalogue=names).predict_topk(queries[:100], 20)
-        unseen = other.label_counts_.counts == 0
+        ranking = other.set_params(unseen_weight=weight).predict_topk(queries[:100], 20)
         sums.append(ranking.scores[unseen[ranking.ids]].sum())
+        first.append(ranking.ids[:, 0])
     assert sums[1] > 1.3 * sums[0]
+    assert np.array_equal(*first)  # the best label stays
+
+
+def test_odds_are_raised_up_to_the_best_of_a_row():
+    rows = np.array([0, 0, 0, 0, 2, 2])
+    scores = np.array([0.5, 0.4, 0.45, 0.1, 0.2, 0.3], np.float32)
+    chosen = np.array([False, True, True, True, False, True])
+    raised = raise_some(scores, rows, chosen, 4.0)
+    assert raised[[0, 4]].tolist() == scores[[0, 4]].tolist()
+    assert raised[3] == pytest.approx(0.4 / 1.3)
+    assert raised[0] > raised[2] > raised[1] > 0.499  # just below the best, in their order
+    assert raised[5] == pytest.approx(1.2 / 1.9)  # the best one may rise
+    assert raise_some(scores, rows, chosen, 0.5)[1] == pytest.approx(0.2 / 0.8)
+    assert raise_some(scores, rows, chosen, 1.0) is scores
+
+
+def test_rare_labels_are_hidden():
+    Y = ramify.io.labels.encode_labels([["often"]] * 50 + [["a"], ["b"], ["c"], ["d"]])[0]
+    hidden = hide_labels(Y, 1.0, seed=0)
+    assert np.bincount(hidden.indices, minlength=5).tolist() == np.where(np.bincount(Y.indices) > 3, 50, 0).tolist()
 
 
 def hash_of(label):

@@ -8,7 +8,8 @@ from scipy import sparse
 from stores import change_array, edit_manifest
 
 import ramify
-from ramify.rank.bilinear import find_links
+from ramify.models.zestxml import first_words
+from ramify.rank.bilinear import BilinearConfig, find_links
 
 TEXTS = ["panels on the roof", "wine and beer", "roof panels and beer", "old wine", "taxes on beer"] * 8
 LABELS = [["l1"], ["l2"], ["l1", "l2"], ["l2"], ["l2", "l3"]] * 8
@@ -110,6 +111,28 @@ def test_evidence_has_the_scores_of_the_ranking_and_what_is_common(model):
     assert evidence.columns["common"][of_second][0] > 0.9
     assert evidence.columns["covered"][of_second][0] == pytest.approx(1, abs=1e-5)
     assert not (evidence.rows == 2).any()
+
+
+def test_without_links_only_common_terms_count():
+    by_letters = ramify.Tfidf(analyzer="char_wb", ngram_range=(4, 4))
+    model = ramify.ZestXML(features=by_letters, labels="catalogue", identity=0, bilinear=BilinearConfig(n_links=0))
+    model.fit(TEXTS, LABELS, label_catalogue=NAMES)
+    assert best(model, "the windmachine") == ["l9"]
+    inputs = model._check_predict_inputs(["windmachines", "", "the old panels"])
+    evidence = model._evidence(inputs, 4)
+    assert not evidence.columns["terms"].any()
+    assert np.allclose(evidence.columns["score"], model.model_.direct * evidence.columns["common"], atol=1e-6)
+    assert model.labels_[evidence.ids[0]] == "l9"
+    assert model.explain("windmachine", "l9").terms
+
+
+def test_first_words_are_evidence_of_their_own(model):
+    long = "a windmill " + "of old panels and wine and beer " * 4
+    evidence = model._evidence(model._check_predict_inputs([long, " ".join(long.split()[::-1])]), 5)
+    of_label = evidence.ids == list(model.labels_).index("l9")
+    first, last = evidence.columns["lead"][of_label]
+    assert first > evidence.columns["common"][of_label][0] > 0 == last
+    assert first_words({"title": long, "body": ""})["title"].split() == long.split()[:12]
 
 
 def test_damaged_directories_are_refused(model, tmp_path):

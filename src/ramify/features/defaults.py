@@ -47,6 +47,15 @@ def label_text_features() -> Tfidf:
     return Tfidf(sublinear_tf=True, stemmer="auto", subwords="parts", lead_words=12, lead_weight=4.0)
 
 
+def spelling_features() -> Tfidf:
+    """TF-IDF of four letters in a row: the default of models that compare the spelling of texts and of names.
+
+    Words of two languages, and names that are one word of several, have letters in common: "democracy" and
+    "Demokratie", "libfoo-dev" and "libfoo1".
+    """
+    return Tfidf(analyzer="char_wb", ngram_range=(4, 4), sublinear_tf=True)
+
+
 @dataclass(frozen=True)
 class Suggestion:
     """Features for texts, with the reason and the fraction of documents in each language."""

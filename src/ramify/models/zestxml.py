@@ -52,6 +52,8 @@ OWN = "(the label itself)"
 """What the feature of a label of its own is called in explanations."""
 SHOWN_PAIRS = 10
 """Pairs of terms in an explanation."""
+LEAD_WORDS = 12
+"""First words of a text, mostly a title, whose likeness to a label is evidence of its own."""
 MAX_WEIGHT = 1e6
 """Magnitude that no weight and no feature of a label reaches."""
 
@@ -70,7 +72,7 @@ class ZestXML(FeatureModel):
     """
 
     kind: ClassVar[str] = "zest-xml"
-    evidence_columns: ClassVar[tuple[str, ...]] = ("score", "common", "nearness", "covered", "terms")
+    evidence_columns: ClassVar[tuple[str, ...]] = ("score", "common", "nearness", "covered", "terms", "lead")
 
     features: Tfidf | Concat = param(
         factory=label_text_features, doc="feature extraction from samples and label texts; not used for matrices"
@@ -192,12 +194,19 @@ class ZestXML(FeatureModel):
         return ids, scores
 
     def _evidence(self, inputs: Inputs, k: int) -> Evidence:
-        """Labels with the best scores and, half as many, those that have the most in common with the text."""
+        """Labels with the best scores and, half as many of each, those that the text and its first words are like.
+
+        Without links the best scores are those of the labels that the text is like.
+        """
         threads, n, X = resolve_threads(self.threads, len(inputs)), len(inputs), self._rows(inputs)
+        lead = self._lead(inputs)
         queries, Z, texts = self.model_.queries(X, threads), self.label_terms_, self.text_terms_
-        best, _ = self.index_.products(queries, min(k, self.n_labels), threads)
-        common, in_common = self.text_index_.products(X, min(max(1, k // 2), self.n_labels), threads)
-        ids = np.sort(np.concatenate([best, common], axis=1), axis=1)
+        width = min(max(1, k // 2), self.n_labels)
+        common, in_common = self.text_index_.products(X, width, threads)
+        parts = [common, self.text_index_.products(lead, width, threads)[0]]
+        if self.model_.W.nnz > self.model_.W.shape[0]:
+            parts.append(self.index_.products(queries, min(k, self.n_labels), threads)[0])
+        ids = np.sort(np.concatenate(parts, axis=1), axis=1)
         ids[:, 1:][ids[:, 1:] == ids[:, :-1]] = -1
         found = ids >= 0
         rows, labels = np.repeat(np.arange(n), found.sum(axis=1)), ids[found]
@@ -210,9 +219,17 @@ class ZestXML(FeatureModel):
             "nearness": (in_texts / largest)[found].astype(np.float32),
             "covered": products(pattern(X), self.text_squares_, ids, threads)[found],
             "terms": products(queries, self.learned_terms_, ids, threads)[found],
+            "lead": products(lead, texts, ids, threads)[found],
         }
         order = np.lexsort((labels, -columns["score"], rows))
         return Evidence(rows[order], labels[order], {name: values[order] for name, values in columns.items()}, {})
+
+    def _lead(self, inputs: Inputs) -> Csr:
+        """Features (n × d) of the first words of texts; nothing of matrices, which have none."""
+        if inputs.kind not in ("text", "fields"):
+            return sparse.csr_matrix((len(inputs), self.model_.W.shape[0]), dtype=np.float32)
+        documents = [first_words(document) for document in inputs.data]
+        return self.features_.transform(documents)
 
     # ---- explanations ----
 
@@ -282,6 +299,13 @@ def label_texts(labels: LabelVocabulary, catalogue: LabelCatalogue | None) -> li
         parts = [] if entry is None else [*dict.fromkeys([*entry.names.values(), *entry.synonyms]), entry.description]
         texts.append(" ".join(part for part in parts if part))
     return texts
+
+
+def first_words(document: Any) -> Any:
+    """Return the first words of a text, or of each of its fields."""
+    if isinstance(document, str):
+        return " ".join(document.split(None, LEAD_WORDS)[:LEAD_WORDS])
+    return {name: first_words(text) for name, text in document.items()}
 
 
 def _as_sparse(data: Any) -> Csr:

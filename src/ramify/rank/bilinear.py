@@ -30,7 +30,10 @@ class BilinearConfig(Config):
     """Parameters of bilinear weights."""
 
     n_links: int = param(
-        40, "links of each term of samples, and of each term of labels; raising it learns more, and is slower", low=1
+        40,
+        "links of each term of samples, and of each term of labels; raising it learns more, and is slower; 0: only "
+        "terms that a sample and a label have in common count",
+        low=0,
     )
     n_shortlist: int = param(60, "labels that a sample is trained on, beside its own: the best ones", low=1)
     max_rows: int = param(
@@ -96,9 +99,11 @@ def fit_bilinear(
     costs : (n,) weights of the samples
     are_texts : terms go together where they occur in the same samples, however often; else values count
     """
-    of_links = keep_entries(X, linked[X.indices])
-    of_labels = native.matrix.spmm(Y, pattern(Z), threads)
-    S = find_links(pattern(of_links) if are_texts else of_links, of_labels, config.n_links, threads)
+    S: Csr = sparse.csr_matrix((X.shape[1], Z.shape[1]), dtype=np.float32)
+    if config.n_links:
+        of_links = keep_entries(X, linked[X.indices])
+        of_labels = native.matrix.spmm(Y, pattern(Z), threads)
+        S = find_links(pattern(of_links) if are_texts else of_links, of_labels, config.n_links, threads)
     rows = np.sort(np.random.default_rng(seed).permutation(X.shape[0])[: config.max_rows])
     X, Y = X[rows], Y[rows]
     start = as_csr(

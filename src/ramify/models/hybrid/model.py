@@ -24,11 +24,12 @@ from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
+from ramify.features.defaults import spelling_features
 from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs, take_rows
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model
-from ramify.models.hybrid.pairs import OWN, Pairs, feature_names, make_pairs
+from ramify.models.hybrid.pairs import OWN, Pairs, feature_names, make_pairs, raise_some
 from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
 from ramify.models.knn import KNN
 from ramify.models.label_matcher import LabelMatcher
@@ -36,6 +37,7 @@ from ramify.models.members import describe_members, load_members, members_of, sa
 from ramify.models.training_data import TrainingData
 from ramify.models.xrlinear import XRLinear
 from ramify.models.zestxml import ZestXML
+from ramify.rank.bilinear import BilinearConfig
 from ramify.rank.boosted import BoostedTrees, fit_boosted
 from ramify.rank.explanation import Neighbor
 from ramify.rank.filters import LabelFilter
@@ -44,6 +46,8 @@ from ramify.rank.frequency import LEAST, FrequencyOrder
 OWNER = "a Hybrid"
 BLOCK = 2048
 """Rows whose pairs are in memory at a time."""
+SPELLING_ROWS = 2000
+"""Training rows of the member that compares spelling: it learns two numbers."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -51,7 +55,8 @@ class Hybrid(Model):
     """Ranks what several models find, by everything that they know.
 
     Without `members` these are `XRLinear` and `KNN` and, of texts whose labels have names (`label_catalogue=` of
-    `fit`), `LabelMatcher` and, for labels without a training sample, `ZestXML`. The scores are probabilities.
+    `fit`), `LabelMatcher` and, for labels without a training sample, `ZestXML`, by words and by spelling. The scores
+    are probabilities; those of labels without a training sample are raised by `unseen_weight`.
 
     >>> texts, labels = ["red fox", "grey hen", "red hen"] * 4, [["fox"], ["hen"], ["hen"]] * 4
     >>> model = Hybrid(n_trees=5).fit(texts, labels, label_catalogue={"fox": "fox", "hen": "hen"})
@@ -80,9 +85,9 @@ class Hybrid(Model):
     hidden: float = param(0.1, "fraction of the labels that members do not see, with labels='catalogue'", low=0, high=1)
 
     unseen_weight: float = param(
-        1.0,
-        "factor on the weight of true labels without a training sample, with labels='catalogue'; raising it finds more "
-        "of them, ranks others lower, and makes the probabilities of such labels too high",
+        2.0,
+        "factor on the odds of labels without a training sample, with labels='catalogue'; raising it finds more of "
+        "them, but ranks others lower; the best label stays in its place; 1: their scores are probabilities, too",
         above=0,
     )
 
@@ -99,7 +104,12 @@ class Hybrid(Model):
         if has_names and inputs.kind in ("text", "fields"):
             members.append(LabelMatcher(**common))
             # It finds labels without a sample; for the others it costs half a query more and gains nothing.
-            members += [ZestXML(**common)] if self.labels == "catalogue" else []
+            if self.labels == "catalogue":
+                by_spelling = BilinearConfig(n_links=0, max_rows=SPELLING_ROWS)
+                members += [
+                    ZestXML(**common),
+                    ZestXML(features=spelling_features(), identity=0, bilinear=by_spelling, **common),
+                ]
         return tuple(members)
 
     def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
@@ -128,9 +138,6 @@ class Hybrid(Model):
                     pairs = pairs.take(counts[pairs.ids] > 0)
                 out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
         features, targets, weights = out_of_fold.training_set(self.seed)
-        if is_open and len(targets):
-            is_unseen = features[:, OWN.index("frequency")] == 0
-            weights = weights * np.where(is_unseen & targets, self.unseen_weight, 1.0)
         self.trees_ = fit_boosted(
             features, targets, n_trees=self.n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
             sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
@@ -176,7 +183,10 @@ class Hybrid(Model):
         """Probabilities (m,) of pairs; without trees, which need data, what the members agree on."""
         agreement = pairs.columns[OWN.index("agreement")]
         scores = agreement * np.float32(0.98) if self.trees_ is None else self.trees_(pairs.columns.T, threads)
-        return self.frequency_.adjusted(scores, pairs.ids)
+        scores = self.frequency_.adjusted(scores, pairs.ids)
+        if self.labels == "catalogue":
+            scores = raise_some(scores, pairs.rows, self.label_counts_.counts[pairs.ids] == 0, self.unseen_weight)
+        return np.maximum(scores, np.float32(LEAST))
 
     def _found(self, inputs: Inputs, k: int, allowed: AnyArray | None) -> tuple[IntArray, FloatArray]:
         threads = resolve_threads(self.threads, len(inputs))

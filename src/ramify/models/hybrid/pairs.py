@@ -18,6 +18,10 @@ OWN = ("frequency", "found", "agreement")
 of their scores relative to the best of the sample."""
 
 
+BELOW = np.float32(1e-3)
+"""Fraction that a raised probability stays below the best of its row, at most."""
+
+
 class Pairs(NamedTuple):
     """The candidates of n samples: the union of what the models have found.
 
@@ -74,6 +78,23 @@ def make_pairs(evidence: Sequence[Evidence], n: int, n_labels: int, counts: AnyA
     columns[0], columns[1] = np.log1p(counts[ids]), found_by
     columns[2] = agreement / np.float32(max(1, len(evidence)))
     return Pairs(rows, ids, columns)
+
+
+def raise_some(scores: FloatArray, rows: LongArray, chosen: BoolArray, factor: float) -> FloatArray:
+    """Probabilities (m,) whose odds are multiplied by a factor where they are `chosen`.
+
+    The best of each row stays the best: others are raised to just below it, in the order of their probabilities.
+    """
+    if factor == 1 or not chosen.any():
+        return scores
+    raised = np.where(chosen, factor * scores / (1 + (factor - 1) * scores), scores).astype(np.float32)
+    if factor < 1:
+        return raised
+    starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
+    at = np.cumsum(np.r_[True, rows[1:] != rows[:-1]]) - 1
+    is_best = scores == np.maximum.reduceat(scores, starts)[at]
+    best = np.maximum.reduceat(np.where(is_best, raised, 0), starts)[at]
+    return np.where(chosen & ~is_best, np.minimum(raised, best * (1 - BELOW * (1 - raised))), raised).astype(np.float32)
 
 
 def _within_rows(found: Evidence, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -17,6 +17,9 @@ NEAR = 20
 KEPT = 0.2
 """Fraction of the other wrong pairs that is kept, each with more weight."""
 
+RARE = 3
+"""Labels with at most so many samples, or as many as half of the labels have, are rare."""
+
 
 def fold_rows(Y: Csr, n_folds: int | None, max_rows: int, seed: int) -> list[tuple[LongArray, LongArray]]:
     """Rows to train on and rows to predict, of each fold; all sorted.
@@ -39,8 +42,10 @@ def fold_rows(Y: Csr, n_folds: int | None, max_rows: int, seed: int) -> list[tup
 
 
 def hide_labels(Y: Csr, fraction: float, seed: int) -> Csr:
-    """Y (n × L) without the entries of a random fraction of its labels."""
-    hidden = np.random.default_rng(seed).random(Y.shape[1]) < fraction
+    """Y (n × L) without the entries of a random fraction of its rare labels, as those without a sample are."""
+    counts = np.bincount(Y.indices, minlength=Y.shape[1])
+    most = max(RARE, np.median(counts[counts > 0])) if Y.nnz else RARE
+    hidden = (np.random.default_rng(seed).random(Y.shape[1]) < fraction) & (counts <= most)
     shown = ~hidden[Y.indices]
     return keep_entries(Y, shown) if shown.any() else Y
 
