@@ -26,6 +26,8 @@ struct HotKernels {
     SolveLabels solve_labels;
     CollectHits collect_hits;
     AddHits add_hits;
+    HingeScores hinge_scores;
+    FindOver find_over;
     ScoreFeatures score_features;
     LayerKernels layers;
     BoostedSums boosted_sums;

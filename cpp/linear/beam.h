@@ -9,18 +9,10 @@
 #include <vector>
 
 #include "core/csr.h"
+#include "linear/beam_kernel.h"
 #include "linear/packed.h"
 
 namespace ramify {
-
-// The hinge transforms give every margin above 1 the same score; a bonus too small to matter otherwise ranks the wider
-// margin first. Inner nodes pass theirs on to all labels below, where it would outweigh the labels' own: it ends at a
-// margin of 2.
-constexpr double margin_bonus = 1e-5;
-inline float bonus_of(float margin, bool is_label) {
-    const float over = margin - 1.0f;
-    return over <= 0.0f ? 0.0f : static_cast<float>(margin_bonus) * (is_label || over < 1.0f ? over : 1.0f);
-}
 
 // Log score of a node with margin v and a parent with log score g. noop: v; sigmoid: g + log σ(v); hinge: g - max(0, 1
 // - v)^p.

@@ -184,11 +184,48 @@ void add(Hit* hits, std::int64_t n, std::int64_t width, int mantissa_bits, float
 #endif
 }
 
+template <int power>
+void hinge_of(float* margins, std::int64_t n, float parent, bool are_labels) {
+    for (std::int64_t j = 0; j < n; ++j) {
+        const float x = 1.0f - margins[j] > 0.0f ? 1.0f - margins[j] : 0.0f, square = x * x;
+        const float shortfall = power == 1 ? x : power == 2 ? square : power == 3 ? square * x : square * square;
+        margins[j] = parent - shortfall + bonus_of(margins[j], are_labels);
+    }
+}
+
+void hinge(float* margins, std::int64_t n, float parent, int power, bool are_labels) {
+    using Hinge = void (*)(float*, std::int64_t, float, bool);
+    static constexpr Hinge by_power[] = {hinge_of<1>, hinge_of<2>, hinge_of<3>, hinge_of<4>};
+    by_power[power - 1](margins, n, parent, are_labels);
+}
+
+void find(const float* scores, std::int64_t n, float cutoff, std::uint64_t* over) {
+    for (std::int64_t from = 0; from < n; from += 64) {
+        const std::int64_t to = from + 64 < n ? from + 64 : n;
+        std::uint64_t bits = 0;
+        std::int64_t j = from;
+#if defined(__AVX512F__)
+        const __m512 bound = _mm512_set1_ps(cutoff);
+        for (; j < to; j += 16) {
+            const auto lanes = static_cast<__mmask16>(to - j < 16 ? (1 << (to - j)) - 1 : 0xffff);
+            const __m512 some = _mm512_maskz_loadu_ps(lanes, scores + j);
+            bits |= std::uint64_t{_mm512_mask_cmp_ps_mask(lanes, some, bound, _CMP_NLT_UQ)} << (j - from);
+        }
+#endif
+        for (; j < to; ++j) bits |= static_cast<std::uint64_t>(!(scores[j] < cutoff)) << (j - from);
+        over[from / 64] = bits;
+    }
+}
+
 }  // namespace
 
 extern const CollectHits collect_hits;
 const CollectHits collect_hits = collect;
 extern const AddHits add_hits;
 const AddHits add_hits = add;
+extern const HingeScores hinge_scores;
+const HingeScores hinge_scores = hinge;
+extern const FindOver find_over;
+const FindOver find_over = find;
 
 }  // namespace ramify::RAMIFY_VARIANT

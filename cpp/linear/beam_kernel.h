@@ -48,4 +48,20 @@ using CollectHits = bool (*)(const PackedView& level, const ActiveChunks& active
 // hits.
 using AddHits = void (*)(Hit* hits, std::int64_t n, std::int64_t width, int mantissa_bits, float* sums);
 
+// The hinge transforms give every margin above 1 the same score; a bonus too small to matter otherwise ranks the wider
+// margin first. Inner nodes pass theirs on to all labels below, where it would outweigh the labels' own: it ends at a
+// margin of 2.
+constexpr double margin_bonus = 1e-5;
+// Internal linkage: it is compiled into the variants of the kernels too (core/isa.h).
+static inline float bonus_of(float margin, bool is_label) {
+    const float over = margin - 1.0f;
+    return over <= 0.0f ? 0.0f : static_cast<float>(margin_bonus) * (is_label || over < 1.0f ? over : 1.0f);
+}
+
+// Margins become log scores: parent - max(0, 1 - margin)^power + bonus_of(margin), for n nodes; a power of 1 to 4.
+using HingeScores = void (*)(float* margins, std::int64_t n, float parent, int power, bool are_labels);
+
+// Bit j of `over` says that score j is not below the cutoff, for n scores, at most chunk_width. NaN is not below.
+using FindOver = void (*)(const float* scores, std::int64_t n, float cutoff, std::uint64_t* over);
+
 }  // namespace ramify

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -141,22 +142,13 @@ private:
         for (std::int32_t h = 0; h < counts_[slot]; ++h) __builtin_prefetch(hits[h].row);
     }
 
-    // Calls body(j) for scores that may still be among the best; most groups of 16 are skipped at once.
+    // Calls body(j) for scores that may still be among the best, which most are not.
     template <class Body>
     static void for_each_over(const float* scores, std::int64_t n, const TopK& best_so_far, Body&& body) {
-        for (std::int64_t from = 0; from < n; from += 16) {
-            const std::int64_t to = std::min(n, from + 16);
-            float best = -std::numeric_limits<float>::infinity();
-            if (to - from == 16) {
-                float parts[4] = {best, best, best, best};
-                for (int i = 0; i < 16; ++i)
-                    parts[i % 4] = scores[from + i] > parts[i % 4] ? scores[from + i] : parts[i % 4];
-                for (const float part : parts) best = part > best ? part : best;
-                if (best < best_so_far.cutoff()) continue;
-            }
-            for (std::int64_t j = from; j < to; ++j)
-                if (!(scores[j] < best_so_far.cutoff())) body(j);
-        }
+        std::uint64_t over[chunk_width / 64];
+        hot().find_over(scores, n, best_so_far.cutoff(), over);
+        for (std::int64_t from = 0; from < n; from += 64)
+            for (std::uint64_t bits = over[from / 64]; bits != 0; bits &= bits - 1) body(from + std::countr_zero(bits));
     }
 
     static void combine(const BeamLevel& level, bool are_labels, float parent, float* sums, std::int64_t n) {
@@ -168,17 +160,16 @@ private:
             }
             return;
         }
-        auto hinge = [&](auto power) {
-            for (std::int64_t j = 0; j < n; ++j) {
-                const float shortfall = std::max(0.0f, 1.0f - sums[j]);
-                sums[j] = parent - power(shortfall) + bonus_of(sums[j], are_labels);
-            }
-        };
-        if (level.power == 1.0f) hinge([](float x) { return x; });
-        else if (level.power == 2.0f) hinge([](float x) { return x * x; });
-        else if (level.power == 3.0f) hinge([](float x) { return x * x * x; });
-        else if (level.power == 4.0f) hinge([](float x) { return (x * x) * (x * x); });
-        else hinge([&](float x) { return x > 0 ? std::pow(x, level.power) : 0.0f; });
+        const int power = static_cast<int>(level.power);
+        if (power >= 1 && power <= 4 && static_cast<float>(power) == level.power) {
+            hot().hinge_scores(sums, n, parent, power, are_labels);
+            return;
+        }
+        for (std::int64_t j = 0; j < n; ++j) {
+            const float shortfall = std::max(0.0f, 1.0f - sums[j]);
+            const float loss = shortfall > 0 ? std::pow(shortfall, level.power) : 0.0f;
+            sums[j] = parent - loss + bonus_of(sums[j], are_labels);
+        }
     }
 
     std::vector<Scored> block_;
