@@ -104,7 +104,7 @@ _TAIL_THRESHOLD_COUNT = 20.0
 
 
 def ranking_config(
-    *, loss: Literal["logistic", "dead_zone_logistic"] = "dead_zone_logistic", tail_threshold: float | None = 0.55
+    *, loss: Literal["logistic", "dead_zone_logistic"] = "dead_zone_logistic", tail_threshold: float | None = 0.6
 ) -> LinearConfig:
     """Parameters of classifiers that rank: the logistic losses also order labels that are clearly irrelevant.
 
@@ -117,7 +117,7 @@ def ranking_config(
         tail_count=10.0,
         tolerance=1.0,
         max_full_epochs=4 if loss == "dead_zone_logistic" else None,
-        threshold=0.2,
+        threshold=0.13,
         tail_threshold=tail_threshold,
         positive_features=loss == "dead_zone_logistic",
     )

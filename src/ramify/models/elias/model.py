@@ -123,7 +123,7 @@ class Elias(RankedModel):
     )
     linear: LinearConfig = param(
         # With a dead zone the labels behind the first dozens tie, and R@100 is 2 % lower.
-        factory=lambda: ranking_config(loss="logistic", tail_threshold=None),
+        factory=lambda: ranking_config(loss="logistic", tail_threshold=None).set_params(threshold=0.2),
         doc="training of the ranker's classifiers",
     )
     embedding_weight: float | None = param(
