@@ -12,7 +12,7 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr
 from ramify.features.concat import Concat
-from ramify.features.defaults import word_features
+from ramify.features.defaults import text_features
 from ramify.features.tfidf import Tfidf
 from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
@@ -23,7 +23,11 @@ from ramify.models.base import Model
 class FeatureModel(Model):
     """Base of models that are trained on features; `features_` extracts them from texts and fields."""
 
-    features: Tfidf | Concat = param(factory=word_features, doc="feature extraction from texts; not used for matrices")
+    features: Tfidf | Concat = param(
+        factory=text_features,
+        doc="feature extraction from texts, by default words, stems and parts of words, of long English texts "
+        "words alone; not used for matrices",
+    )
 
     def _fit_features(self, inputs: Inputs) -> Mixed:
         self.__dict__.pop("features_", None)

@@ -16,9 +16,6 @@ from ramify.base.mixed import Mixed
 from ramify.base.sparse import indicator, indicator_from_lists
 from ramify.base.threads import resolve_threads
 from ramify.base.types import ByteArray, Csr, FloatArray, IntArray
-from ramify.features.concat import Concat
-from ramify.features.defaults import text_features
-from ramify.features.tfidf import Tfidf
 from ramify.features.words import column_words
 from ramify.index.tree import LabelTree
 from ramify.io.inputs import Inputs
@@ -210,11 +207,6 @@ class TreeModel(Model):
 class LinearModel(TreeModel, FeatureModel):
     """Base of models whose classifiers see the features of the input as they are."""
 
-    features: Tfidf | Concat = param(
-        factory=text_features,
-        doc="feature extraction from texts, by default words, stems and parts of words, of long English texts "
-        "words alone; not used for matrices",
-    )
     beam_size: int = param(10, "nodes of a level that the search follows; more find more labels and take longer", low=1)
 
     def _tree_features(self, inputs: Inputs, threads: int) -> Mixed:

@@ -22,7 +22,7 @@ from ramify.nn.encoders.samples import Samples
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RankedModel(EncodedModel):
-    """Base of models whose ranker sees more of a text than the encoder, which learns from words alone.
+    """Base of models whose ranker may see more of a text than the encoder.
 
     A model of texts with a ranker has `ranker_features_`; without, the ranker sees the features of the encoder.
     """
