@@ -47,6 +47,7 @@ def test_components_are_not_shared_between_objects():
 
 @pytest.mark.parametrize(("values", "message"), [
     ({"rat": 1.0}, "Did you mean 'rate'"),
+    ({"max_leaf": 3}, r"Did you mean 'tree\.max_leaf'"),
     ({"tree": 5}, "Estimator.tree must be Tree"),
     ({"rate": 0.0}, "above 0"),
     ({"rate": 2.0}, "at most 1"),

@@ -164,8 +164,9 @@ class Config:
         names = _declared(cls).names
         if name in names:
             return
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        nested = [info.path for info in cls.describe() if info.path.endswith(f".{name}")]
+        near = nested[:3] or difflib.get_close_matches(name, names, n=1)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(f"{cls.__name__} has no parameter {name!r}.{hint} Parameters: {', '.join(names)}.")
 
     def clone(self) -> Self:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.extras import needed_for
 from ramify.base.html import html_table
 from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, Label
@@ -25,15 +25,6 @@ class DisplayNames(Protocol):
 
     def display_name(self, label: Label, language: str | None = None) -> str:
         """Return the display name of a label; the label itself where there is none."""
-
-
-@contextmanager
-def _needed(package: str, to_install: str) -> Iterator[None]:
-    """Say what to install where an import of a package fails."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ImportError(f"this conversion needs {package}: pip install {to_install}") from error
 
 
 def _is_plain(array: AnyArray, dtype: Any) -> bool:
@@ -229,19 +220,19 @@ class Ranking:
 
     def to_pandas(self) -> Any:
         """Pandas DataFrame with the columns of `to_columns`."""
-        with _needed("pandas", "pandas"):
+        with needed_for("this conversion", "pandas"):
             import pandas as pd
         return pd.DataFrame(self.to_columns())
 
     def to_polars(self) -> Any:
         """Polars DataFrame with the columns of `to_columns`."""
-        with _needed("polars", "polars"):
+        with needed_for("this conversion", "polars"):
             import polars as pl
         return pl.DataFrame(self.to_columns())
 
     def to_arrow(self) -> Any:
         """Arrow table with the columns of `to_columns`."""
-        with _needed("pyarrow", "'ramify[parquet]'"):
+        with needed_for("this conversion", "pyarrow", "parquet"):
             import pyarrow as pa
         return pa.table(self.to_columns())
 

@@ -190,7 +190,7 @@ def _add_train(parent: Any) -> None:
 def _add_predict(parent: Any) -> None:
     sub = _model_command(parent, "predict", "Rank labels: JSON Lines in, JSON Lines out, as a stream.", predict)
     sub.add_argument("file", nargs="?", default="-", metavar="FILE", help=f"{FILE_HELP} (default: standard input)")
-    sub.add_argument("--k", type=int, default=10, help="labels per row (default: 10)")
+    sub.add_argument("-k", "--k", type=int, default=10, help="labels per row (default: 10)")
     sub.add_argument("--text", action="store_true", help="the input is plain text, one text per line")
     sub.add_argument(
         "--out",
@@ -263,7 +263,7 @@ def _add_compare(parent: Any) -> None:
     sub = _model_command(parent, "compare", summary, decide.compare_models)
     sub.add_argument("other", metavar="OTHER", help="directory of another saved model")
     sub.add_argument("file", metavar="FILE", help=FILE_HELP)
-    sub.add_argument("--k", type=int, default=5, help="largest cutoff (default: 5)")
+    sub.add_argument("-k", "--k", type=int, default=5, help="largest cutoff (default: 5)")
     sub.add_argument("--confidence", type=float, default=0.95, metavar="C", help="of the intervals (default: 0.95)")
     _add_json(sub)
     _add_threads(sub)

@@ -21,6 +21,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.extras import needed_for
 from ramify.base.ranking import Ranking
 from ramify.io.files import BadLines, open_for_writing, read_lines, stem_suffix
 from ramify.io.labels import LabelVocabulary
@@ -137,11 +138,9 @@ class _Table:
         np.savez(file, format=np.array("csr"), label_names=names, **parts)
 
     def save_parquet(self, file: Any) -> None:
-        try:
+        with needed_for("writing Parquet", "pyarrow", "parquet"):
             import pyarrow as pa
             import pyarrow.parquet as parquet
-        except ImportError as error:
-            raise ImportError("writing Parquet needs pyarrow: pip install 'ramify[parquet]'") from error
         ranking = self._all()
         rows = ranking.labels()
         columns: dict[str, Any] = {"labels": [[x for x, _ in row] for row in rows]}
@@ -204,10 +203,8 @@ def _read_cells(path: str) -> _Rows:
 
 
 def _read_parquet(path: str) -> _Rows:
-    try:
+    with needed_for("reading Parquet", "pyarrow", "parquet"):
         import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise ImportError("reading Parquet needs pyarrow: pip install 'ramify[parquet]'") from error
     columns = parquet.read_table(path).to_pydict()
     if not {"labels", "scores"} <= set(columns):
         raise DataError(f"{path}: expected the columns labels and scores, found {', '.join(columns)}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ramify.base.errors import DataError
+from ramify.base.extras import needed_for
 from ramify.base.types import Document, Label
 from ramify.io.files import BadLines, read_lines
 
@@ -262,11 +263,9 @@ def _number(text: Any) -> float:
 
 def read_parquet(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
     """Read Parquet with the columns of the JSON Lines format; rows are numbered from 1."""
-    try:
+    with needed_for(f"{bad.path}: reading Parquet", "pyarrow", "parquet"):
         import pyarrow as pa
         import pyarrow.parquet as parquet
-    except ImportError:
-        raise DataError(f"{bad.path}: reading Parquet requires pyarrow: pip install 'ramify[parquet]'") from None
     row = 0
     try:
         with parquet.ParquetFile(os.fspath(path)) as file:
