@@ -117,7 +117,7 @@ def test_fits_predicts_saves_and_loads(make, kind, tmp_path):
     assert ranking.ids.dtype == np.int32
     assert ranking.scores.dtype == np.float32
     assert np.all(np.diff(ranking.scores, axis=1) < 0)  # the scores alone give the order
-    back = ramify.Ranking.from_csr(ranking.to_csr(), 3)
+    back = ramify.Ranking.from_csr(ranking.to_csr())
     assert np.array_equal(back.ids, ranking.ids)
     labels = {label for row in ranking.labels() for label, _ in row}
     assert labels <= {"fox", "hen", "whale", "red", "egg"}

@@ -99,8 +99,13 @@ def test_calibrate(files, run, tmp_path):
     assert (
         "cannot be guaranteed" in run("calibrate", "raw", "test.jsonl", "--rule", "target-recall=0.999", status=1).err
     )
-    arguments = ["xr-linear", "train.jsonl", "--quiet", "--out", str(tmp_path / "auto"), "--calibrate", "auto"]
-    run("train", *arguments)
+    assert (
+        "chosen by PerLabelThreshold(min_samples=5); saved"
+        in run("calibrate", "raw", "test.jsonl", "--rule", "per-label-threshold", "--out", str(tmp_path / "new")).err
+    )
+    arguments = ["xr-linear", "train.jsonl", "--out", str(tmp_path / "auto"), "--calibrate", "auto"]
+    assert "calibrated on 150 rows; saved to" in run("train", *arguments).err
+    assert repr(ramify.load(tmp_path / "auto").calibration_) == "<Calibration: platt, 150 rows>"
     assert ramify.load(tmp_path / "auto").calibration_.n_rows == 150
 
 

@@ -68,6 +68,10 @@ def test_combine(model, train, tmp_path, capsys):
     kinds_differ = ("combine", model, tmp_path / "o", "--out", tmp_path / "both", "--weights", "1,2")
     assert main([str(part) for part in kinds_differ]) == 1
     assert "--data FILE" in capsys.readouterr().err
+    ramify.XRLinear(verbose=0).fit(TEXTS, [["another"]] * len(TEXTS)).save(tmp_path / "other")
+    error = output(capsys, "combine", model, tmp_path / "other", "--out", tmp_path / "both", code=1)
+    assert "on different labels" in error
+    assert "--data" not in error  # which would not help
     output(capsys, *kinds_differ, "--combine", "rank")
     both, expected = ramify.load(tmp_path / "both"), ramify.Ensemble.of(models, weights=(1.0, 2.0), combine="rank")
     assert both.predict_topk(TEXTS, 3).ids.tolist() == expected.predict_topk(TEXTS, 3).ids.tolist()

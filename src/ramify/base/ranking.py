@@ -113,15 +113,16 @@ class Ranking:
         return ranking
 
     @classmethod
-    def from_csr(cls, scores: Any, k: int, names: Sequence[Label] | None = None) -> Ranking:
-        """Take the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id.
+    def from_csr(cls, scores: Any, k: int | None = None, names: Sequence[Label] | None = None) -> Ranking:
+        """Take the k largest stored entries of each row of a score matrix (n × L), by default all of them.
 
-        A k that is larger than L, or so large that it would be mostly padding, is lowered.
+        Ties are broken by label id. A k that is larger than L, or so large that it would be mostly padding, is lowered.
         """
-        if k < 1:
+        if k is not None and k < 1:
             raise ValueError(f"k must be at least 1; got {k}")
         matrix = as_csr(scores, "scores")
         longest = int(np.diff(matrix.indptr).max(initial=0))
+        k = max(1, longest) if k is None else k
         k = min(int(k), matrix.shape[1], max(longest, _MAX_PADDED))
         rows = entry_rows(matrix)
         order = np.lexsort((matrix.indices, -matrix.data, rows))
@@ -136,7 +137,7 @@ class Ranking:
     @classmethod
     def from_sets(cls, chosen: Csr) -> Ranking:
         """Order all stored entries of each row of a score matrix (n × L)."""
-        return cls.from_csr(chosen, max(1, int(np.diff(chosen.indptr).max(initial=0))))
+        return cls.from_csr(chosen)
 
     @classmethod
     def concat(cls, parts: Sequence[Ranking]) -> Ranking:

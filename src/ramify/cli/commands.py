@@ -93,9 +93,10 @@ def train(args: argparse.Namespace) -> None:
     model.save(args.out)
     if not args.quiet:
         size = sum(f.stat().st_size for f in Path(args.out).iterdir())
+        calibrated = f"calibrated on {model.calibration_.n_rows:,} rows; " if model.calibration_ is not None else ""
         print_message(
             f"trained {args.model} on {len(data):,} samples with {model.n_labels:,} labels in {seconds:.1f} s; "
-            f"saved to {args.out} ({size / 1e6:.1f} MB)"
+            f"{calibrated}saved to {args.out} ({size / 1e6:.1f} MB)"
         )
     if dev is not None and args.seeds > 1:
         results = [_evaluate(model, dev, args)]

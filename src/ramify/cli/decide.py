@@ -38,8 +38,7 @@ def calibrate(args: argparse.Namespace) -> None:
     assert model.calibration_ is not None
     print_message(
         f"calibrated on {model.calibration_.n_rows:,} rows ({model.calibration_.method}); labels are chosen by "
-        f"{model.rule_ if args.rule != 'per-label-threshold' else 'PerLabelThreshold()'}; saved to "
-        f"{args.out or args.model}"
+        f"{model.rule_}; saved to {args.out or args.model}"
     )
 
 

@@ -78,6 +78,9 @@ class Calibration:
         """The method by name: "isotonic" or "platt"."""
         return "platt" if self.own is None else "isotonic"
 
+    def __repr__(self) -> str:
+        return f"<Calibration: {self.method}, {self.n_rows:,} rows>"
+
     def __call__(self, scores: FloatArray, among: FloatArray | None = None) -> FloatArray:
         """Probabilities (n, k) of the scores (n, k) of a ranking, best first; padding of -inf is kept.
 
