@@ -124,9 +124,16 @@ def test_evaluate(files, run, tmp_path):
     lines = table.read_text().splitlines()
     assert lines[0].startswith("URI\tLabel\tSupport")
     assert len(lines) == 1 + model.n_labels + len({x for row in data.labels() for x in row} - set(model.labels_))
+    run("predict", "model", "test.jsonl", "--k", "10", "--out", str(tmp_path / "saved.tsv"))
+    saved = run("evaluate", str(tmp_path / "saved.tsv"), "test.jsonl", "--annif", "--train", "train.jsonl", "--json")
+    assert json.loads(saved.out) == pytest.approx(expected)
     sets = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "maximize-f1", "--limit", "50", "--json").out)
     fixed = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "top-k=10", "--json").out)
     assert sets["F1 score (doc avg)"] > fixed["F1 score (doc avg)"]
+    two = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "top-k=2", "--json").out)
+    assert two == ramify.metrics.annif_metrics(
+        model.predict_sets(data.texts, rule="top-k=2"), data.labels(), limit=None
+    )
 
 
 def test_compare(files, run, tmp_path):
