@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import ramify
-from ramify.base.config import Config, coerce, param
+from ramify.base.config import Config, coerce, param, type_name
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -96,6 +96,8 @@ def test_describe_lists_every_parameter():
     described = {info.path: info for info in Estimator.describe()}
     assert list(described) == ["tree.max_leaf", "tree.kind", "spare", "rate", "span", "weights"]
     assert described["tree.kind"].type_name == "'means' or 'own'"
+    assert described["weights"].type_name == "dict[str, float] or None"
+    assert type_name(tuple[Tree, ...]) == "tuple[Tree, ...]"
     assert all(info.doc for info in described.values())
 
 

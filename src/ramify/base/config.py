@@ -266,7 +266,10 @@ def type_name(hint: Any) -> str:
         return " or ".join(repr(a) for a in typing.get_args(hint))
     if hint is type(None):
         return "None"
-    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
+    if hint is Ellipsis:
+        return "..."
+    name, args = getattr(hint, "__name__", str(hint)), typing.get_args(hint)
+    return f"{name}[{', '.join(type_name(arg) for arg in args)}]" if args else name
 
 
 @dataclass(frozen=True)

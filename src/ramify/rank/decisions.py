@@ -234,9 +234,11 @@ class TargetPrecision(DecisionRule):
         p_values = hoeffding_bentkus(losses, sizes, 1 - self.precision)
         passed = np.flatnonzero(p_values <= (1 - self.confidence) / len(GRID))
         if not len(passed):
+            best = int(np.argmin(losses))
             raise DataError(
                 f"a precision of {self.precision:g} cannot be guaranteed with confidence {self.confidence:g}: the best "
-                f"of {len(hits):,} held-out rows is {100 * (1 - min(losses)):.1f} %; lower the target or pass more rows"
+                f"is {100 * (1 - losses[best]):.1f} %, on {sizes[best]:,} of {len(hits):,} held-out rows that then get "
+                "labels; lower the target or pass more rows"
             )
         return replace(self, threshold=float(GRID[passed[0]]))
 
