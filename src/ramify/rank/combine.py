@@ -14,6 +14,16 @@ from ramify.base.types import AnyArray
 Combination = Literal["mean", "rank", "sigmoid", "softmax", "round-robin"]
 """Mean of the scores, the ranks, σ(scores) or the softmax of each row; or the labels of each ranking in turn."""
 
+MIN_WIDTH = 200
+"""Labels that each member of a model ranks at least. A label that a member has not ranked scores 0 there: if members
+ranked only as many labels as are asked for, the best label, its score and its probability would depend on how many.
+"""
+
+
+def member_width(k: int, n_labels: int) -> int:
+    """Return how many of n_labels labels each member ranks, for a combined ranking of k."""
+    return min(n_labels, max(2 * k, MIN_WIDTH))
+
 
 def combine_rankings(
     rankings: Sequence[Ranking], k: int, combination: Combination = "mean", weights: Sequence[float] | None = None
