@@ -125,6 +125,8 @@ def test_evaluate(files, run, tmp_path):
     assert lines[0].startswith("URI\tLabel\tSupport")
     assert len(lines) == 1 + model.n_labels + len({x for row in data.labels() for x in row} - set(model.labels_))
     run("predict", "model", "test.jsonl", "--k", "10", "--out", str(tmp_path / "saved.tsv"))
+    first = (tmp_path / "saved.tsv").read_text().splitlines()[1].split("\t")
+    assert first[4] == f"name of {first[2]}"  # every table shows names, where the model has them
     saved = run("evaluate", str(tmp_path / "saved.tsv"), "test.jsonl", "--annif", "--train", "train.jsonl", "--json")
     assert json.loads(saved.out) == pytest.approx(expected)
     sets = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "maximize-f1", "--limit", "50", "--json").out)

@@ -217,7 +217,8 @@ def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, b
         missing = [options.label_field]
     if missing or not any(name not in RESERVED for name in header):
         raise DataError(
-            f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header: {', '.join(header)[:99]}"
+            f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header, the first line, which "
+            f"names the columns: {', '.join(header)[:99]}"
         )
     for line, row in iterator:
         if len(row) != len(header):
