@@ -117,7 +117,7 @@ def test_fits_predicts_saves_and_loads(make, kind, tmp_path):
     assert ranking.ids.dtype == np.int32
     assert ranking.scores.dtype == np.float32
     assert np.all(np.diff(ranking.scores, axis=1) < 0)  # the scores alone give the order
-    back = ramify.Ranking.from_csr(ranking.to_csr(), 3)
+    back = ramify.Ranking.from_csr(ranking.to_csr())
     assert np.array_equal(back.ids, ranking.ids)
     labels = {label for row in ranking.labels() for label, _ in row}
     assert labels <= {"fox", "hen", "whale", "red", "egg"}
@@ -141,6 +141,34 @@ def test_models_that_use_their_input_learn_the_toy_data(key):
     best = ramify.evaluate(model.predict_topk(TEXTS, k=2), LABELS)
     baseline = ramify.evaluate(ramify.Popular().fit(TEXTS, LABELS).predict_topk(TEXTS, k=2), LABELS)
     assert best["P@1"] > 99 if uses_input else best["P@1"] == baseline["P@1"]
+
+
+def test_a_short_ranking_is_the_beginning_of_a_long_one(make):
+    model = make().fit(TEXTS, LABELS)
+    ranking = model.predict_topk(TEXTS, k=5)
+    for k in (1, 2):
+        assert same(model.predict_topk(TEXTS, k), ranking.top(k))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ramify.XRLinear(n_trees=3, verbose=0),
+        ramify.Elias(
+            encoder=ramify.BagEncoder(dim=16), n_models=2, stages=1, stage1=ramify.TrainingConfig(epochs=1), verbose=0
+        ),
+        ramify.Ensemble((ramify.XRLinear(), ramify.OneVsAll()), verbose=0),
+        ramify.Ensemble((ramify.XRLinear(), ramify.KNN()), combine="rank", verbose=0),
+    ],
+    ids=["trees", "elias", "ensemble", "ranks"],
+)
+def test_a_short_ranking_of_several_members(model, pydoc):
+    """What a member says about a label does not depend on how many labels are asked for."""
+    train, texts = pydoc.split("train").subset(np.arange(700)), pydoc.split("test").texts[:100]
+    model = model.clone().fit(train.texts, train.labels())
+    ranking = model.predict_topk(texts, 100)
+    for k in (1, 5, 20):
+        assert same(model.predict_topk(texts, k), ranking.top(k))
 
 
 def test_a_row_is_ranked_as_in_a_batch(make):

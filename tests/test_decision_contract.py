@@ -91,6 +91,29 @@ def test_probabilities_do_not_depend_on_a_filter(make):
     assert np.allclose(filtered[filtered > 0], plain[filtered > 0], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        ramify.XRLinear(),
+        ramify.NeuralOneVsAll(encoder=ramify.BagEncoder(dim=16), training=ramify.TrainingConfig(epochs=2)),
+    ],
+    ids=["linear", "neural"],
+)
+def test_probabilities_of_real_labels_do_not_depend_on_a_filter(model, pydoc):
+    """Scores with a filter are equal up to rounding, which must not move a label to another rank."""
+    train, test = pydoc.split("train").subset(np.arange(1500)), pydoc.split("test")
+    model = model.clone().set_params(verbose=0).fit(train.texts, train.labels())
+    model.calibrate(test.texts[:600], test.labels()[:600])
+    assert model.calibration_.method == "isotonic"
+    plain = model.predict_topk(test.texts[600:750], 100, probabilities=True).to_csr().toarray()
+    for step in (2, 20):
+        allow = model.label_filter(allow=list(model.labels_)[::step])
+        found = model.predict_topk(test.texts[600:750], 5, probabilities=True, allow=allow).to_csr().toarray()
+        both = (found > 0) & (plain > 0)
+        assert both.sum() > 100
+        assert found[both] == pytest.approx(plain[both], abs=1e-6)
+
+
 def test_decision_rules_choose_from_allowed_labels(make):
     """With a filter a rule sees the allowed labels with the probabilities that they have among all labels."""
     model = make().fit(TEXTS, LABELS)

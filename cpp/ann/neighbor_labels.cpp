@@ -37,7 +37,8 @@ ScratchPool<VoteScratch> vote_scratch;
 }  // namespace
 
 void merge_neighbor_labels(const Found& labels, const Found& samples, const SampleLabels& sample_labels, float weight,
-                           std::int64_t rows, std::int64_t k, int threads, std::int32_t* ids, float* scores) {
+                           const std::uint8_t* allowed, std::int64_t rows, std::int64_t k, int threads,
+                           std::int32_t* ids, float* scores) {
     parallel_for((rows + rows_at_once - 1) / rows_at_once, threads, [&](std::int64_t block, int) {
         const ScratchPool<std::vector<float>>::Lease lease(label_sums);
         std::vector<float>& sums = *lease;
@@ -72,7 +73,8 @@ void merge_neighbor_labels(const Found& labels, const Found& samples, const Samp
             }
             for (const std::int32_t label : touched) {
                 float& sum = sums[static_cast<std::size_t>(label)];
-                if (sum >= 0) items.push_back({weight * (sum / largest), label});
+                const bool is_allowed = allowed == nullptr || allowed[label] != 0;
+                if (sum >= 0 && is_allowed) items.push_back({weight * (sum / largest), label});
                 sum = -1.0f;
             }
             write_topk(items, k, ids + row * k, scores + row * k);

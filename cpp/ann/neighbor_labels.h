@@ -22,9 +22,11 @@ struct SampleLabels {
 
 // The k best labels (rows, k) by  (1 - weight) · n_l + weight · v_l / max(v),  best first and equal ones by id, padded
 // with -1 and -inf. n_l = (1 + similarity) / 2, or 0 for a label that was not found; v_l sums the same over the samples
-// found that have the label.
+// found that have the label. allowed (n_labels): whether a label of the samples may be found; null: all of them. The
+// votes of the others count in max(v), so that a score does not depend on what else is allowed.
 void merge_neighbor_labels(const Found& labels, const Found& samples, const SampleLabels& sample_labels, float weight,
-                           std::int64_t rows, std::int64_t k, int threads, std::int32_t* ids, float* scores);
+                           const std::uint8_t* allowed, std::int64_t rows, std::int64_t k, int threads,
+                           std::int32_t* ids, float* scores);
 
 // What the samples near a query say about each label.
 struct Votes {

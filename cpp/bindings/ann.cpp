@@ -43,13 +43,13 @@ Ranking py_search_ivf(PyCodes centroids, In<std::int64_t> indptr, In<std::int32_
 }
 
 Ranking py_merge_neighbor_labels(PyFound labels, PyFound samples, PyLists sample_labels, std::int64_t n_labels,
-                                 float weight, std::int64_t k, int threads) {
+                                 float weight, std::optional<In<std::uint8_t>> allowed, std::int64_t k, int threads) {
     const std::size_t n = std::get<0>(labels).shape(0);
     const SampleLabels of_samples{std::get<0>(sample_labels).data(), std::get<1>(sample_labels).data(), n_labels,
                                   nullptr};
     return give_ranking(n, k, [&](std::int32_t* ids, float* scores) {
-        merge_neighbor_labels(found_view(labels), found_view(samples), of_samples, weight, ssize(n), k, threads, ids,
-                              scores);
+        merge_neighbor_labels(found_view(labels), found_view(samples), of_samples, weight,
+                              allowed ? allowed->data() : nullptr, ssize(n), k, threads, ids, scores);
     });
 }
 
@@ -79,7 +79,7 @@ void bind_ann(nb::module_& m) {
     m.def("search_ivf", py_search_ivf, array("centroids"), array("indptr"), array("ids"), array("vectors"),
           array("codes"), array("queries"), nb::arg("nprobe"), nb::arg("k"), nb::arg("ordered"), nb::arg("threads"));
     m.def("merge_neighbor_labels", py_merge_neighbor_labels, array("labels"), array("samples"), array("sample_labels"),
-          nb::arg("n_labels"), nb::arg("weight"), nb::arg("k"), nb::arg("threads"));
+          nb::arg("n_labels"), nb::arg("weight"), array("allowed").none(), nb::arg("k"), nb::arg("threads"));
     m.def("vote_neighbor_labels", py_vote_neighbor_labels, array("samples"), array("sample_labels"),
           array("weights").none(), nb::arg("n_labels"), nb::arg("power"), nb::arg("least"), array("penalties"),
           array("allowed").none(), nb::arg("k"), nb::arg("threads"));

@@ -65,8 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::int64_t width = input.between(1, 50);
     std::vector<std::int32_t> merged(static_cast<std::size_t>(rows * width));
     std::vector<float> merged_scores(merged.size());
-    merge_neighbor_labels(near, near, {label_indptr.data(), labels.data(), n_labels}, input.number(), rows, width, 1,
-                          merged.data(), merged_scores.data());
+    merge_neighbor_labels(near, near, {label_indptr.data(), labels.data(), n_labels}, input.number(), nullptr, rows,
+                          width, 1, merged.data(), merged_scores.data());
     require_ranking(merged.data(), merged_scores.data(), rows, width, n_labels);
 
     const auto weights = input.numbers(std::min<std::int64_t>(n_labels, 30) * dim);

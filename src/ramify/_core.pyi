@@ -513,6 +513,7 @@ def merge_neighbor_labels(
     sample_labels: tuple[NDArray[np.int64], NDArray[np.int32]],
     n_labels: int,
     weight: float,
+    allowed: NDArray[np.uint8] | None,
     k: int,
     threads: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...

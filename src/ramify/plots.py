@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ramify.base.extras import needed_for
 from ramify.index.graph_report import THRESHOLDS, GraphReport
 
 
@@ -46,19 +47,16 @@ def plot_curves(curves: dict[str, list[list[float]]], directory: str | os.PathLi
 
 def require_matplotlib() -> None:
     """Raise an ImportError that says how to install matplotlib, if it is missing."""
-    try:
+    with needed_for("plotting", "matplotlib", "plots"):
         import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise ImportError("plots require matplotlib: pip install 'ramify[plots]'") from error
 
 
 def _save(path: Path, draw: Callable[[Any], None]) -> Path:
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("plots require matplotlib: pip install 'ramify[plots]'") from error
     figure = Figure(figsize=(6, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()

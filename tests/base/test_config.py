@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import ramify
-from ramify.base.config import Config, coerce, param
+from ramify.base.config import Config, coerce, param, type_name
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,6 +47,7 @@ def test_components_are_not_shared_between_objects():
 
 @pytest.mark.parametrize(("values", "message"), [
     ({"rat": 1.0}, "Did you mean 'rate'"),
+    ({"max_leaf": 3}, r"Did you mean 'tree\.max_leaf'"),
     ({"tree": 5}, "Estimator.tree must be Tree"),
     ({"rate": 0.0}, "above 0"),
     ({"rate": 2.0}, "at most 1"),
@@ -95,6 +96,8 @@ def test_describe_lists_every_parameter():
     described = {info.path: info for info in Estimator.describe()}
     assert list(described) == ["tree.max_leaf", "tree.kind", "spare", "rate", "span", "weights"]
     assert described["tree.kind"].type_name == "'means' or 'own'"
+    assert described["weights"].type_name == "dict[str, float] or None"
+    assert type_name(tuple[Tree, ...]) == "tuple[Tree, ...]"
     assert all(info.doc for info in described.values())
 
 

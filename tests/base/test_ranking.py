@@ -21,6 +21,7 @@ def test_from_csr():
     assert ranking[0].ids.tolist() == [[1, 2]]
     assert (len(ranking), ranking.k) == (2, 2)
     assert ramify.Ranking.from_csr(scores, 1).labels()[0] == [(1, pytest.approx(0.9))]
+    assert ramify.Ranking.from_csr(scores).ids.tolist() == [[1, 2, 0], [2, -1, -1]]  # all entries
 
 
 def test_concat():

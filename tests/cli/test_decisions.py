@@ -99,8 +99,13 @@ def test_calibrate(files, run, tmp_path):
     assert (
         "cannot be guaranteed" in run("calibrate", "raw", "test.jsonl", "--rule", "target-recall=0.999", status=1).err
     )
-    arguments = ["xr-linear", "train.jsonl", "--quiet", "--out", str(tmp_path / "auto"), "--calibrate", "auto"]
-    run("train", *arguments)
+    assert (
+        "chosen by PerLabelThreshold(min_samples=5); saved"
+        in run("calibrate", "raw", "test.jsonl", "--rule", "per-label-threshold", "--out", str(tmp_path / "new")).err
+    )
+    arguments = ["xr-linear", "train.jsonl", "--out", str(tmp_path / "auto"), "--calibrate", "auto"]
+    assert "calibrated on 150 rows; saved to" in run("train", *arguments).err
+    assert repr(ramify.load(tmp_path / "auto").calibration_) == "<Calibration: platt, 150 rows>"
     assert ramify.load(tmp_path / "auto").calibration_.n_rows == 150
 
 
@@ -119,9 +124,18 @@ def test_evaluate(files, run, tmp_path):
     lines = table.read_text().splitlines()
     assert lines[0].startswith("URI\tLabel\tSupport")
     assert len(lines) == 1 + model.n_labels + len({x for row in data.labels() for x in row} - set(model.labels_))
+    run("predict", "model", "test.jsonl", "--k", "10", "--out", str(tmp_path / "saved.tsv"))
+    first = (tmp_path / "saved.tsv").read_text().splitlines()[1].split("\t")
+    assert first[4] == f"name of {first[2]}"  # every table shows names, where the model has them
+    saved = run("evaluate", str(tmp_path / "saved.tsv"), "test.jsonl", "--annif", "--train", "train.jsonl", "--json")
+    assert json.loads(saved.out) == pytest.approx(expected)
     sets = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "maximize-f1", "--limit", "50", "--json").out)
     fixed = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "top-k=10", "--json").out)
     assert sets["F1 score (doc avg)"] > fixed["F1 score (doc avg)"]
+    two = json.loads(run("evaluate", "model", "test.jsonl", "--rule", "top-k=2", "--json").out)
+    assert two == ramify.metrics.annif_metrics(
+        model.predict_sets(data.texts, rule="top-k=2"), data.labels(), limit=None
+    )
 
 
 def test_compare(files, run, tmp_path):

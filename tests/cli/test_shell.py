@@ -68,6 +68,10 @@ def test_combine(model, train, tmp_path, capsys):
     kinds_differ = ("combine", model, tmp_path / "o", "--out", tmp_path / "both", "--weights", "1,2")
     assert main([str(part) for part in kinds_differ]) == 1
     assert "--data FILE" in capsys.readouterr().err
+    ramify.XRLinear(verbose=0).fit(TEXTS, [["another"]] * len(TEXTS)).save(tmp_path / "other")
+    error = output(capsys, "combine", model, tmp_path / "other", "--out", tmp_path / "both", code=1)
+    assert "on different labels" in error
+    assert "--data" not in error  # which would not help
     output(capsys, *kinds_differ, "--combine", "rank")
     both, expected = ramify.load(tmp_path / "both"), ramify.Ensemble.of(models, weights=(1.0, 2.0), combine="rank")
     assert both.predict_topk(TEXTS, 3).ids.tolist() == expected.predict_topk(TEXTS, 3).ids.tolist()
@@ -84,6 +88,11 @@ def test_combine(model, train, tmp_path, capsys):
         ("torch", ["train", "xr-transformer", "{train}", "--out", "x", "--set", "encoder=nowhere"]),
         ("pyarrow", ["predict", "{model}", "{train}", "--out", "p.parquet"]),
         ("pyarrow", ["data", "convert", "{train}", "p.parquet"]),
+        ("pyarrow", ["data", "stats", "{parquet}"]),
+        ("rdflib", ["labels", "{model}", "--set", "vocabulary.ttl"]),
+        ("Stemmer", ["train", "one-vs-all", "{train}", "--out", "s", "--set", "features.stemmer=french"]),
+        ("ray", ["train", "xr-linear", "{train}", "--out", "r", "--engine", "ray", "--work-dir", "w"]),
+        ("fastapi", ["serve", "{model}"]),
         ("optuna", ["tune", "one-vs-all", "{train}", "--sampler", "optuna", "--out", "t.toml"]),
     ],
 )
@@ -91,7 +100,8 @@ def test_missing_extras_are_named(package, arguments, model, train, tmp_path):
     if "{elias}" in arguments:
         training = ramify.TrainingConfig(epochs=1)
         ramify.Elias(stage1=training, stage2=training).fit(TEXTS, LABELS).save(tmp_path / "e")
-    paths = {"train": train, "model": model, "elias": tmp_path / "e"}
+    (tmp_path / "d.parquet").write_bytes(b"PAR1 and so on")
+    paths = {"train": train, "model": model, "elias": tmp_path / "e", "parquet": tmp_path / "d.parquet"}
     code = (
         f"import sys; sys.modules[{package!r}] = None; from ramify.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 from ramify import native
+from ramify.rank.filters import select
 
 pytestmark = pytest.mark.native
 
@@ -43,14 +44,25 @@ def test_matches_the_reference_implementation(weight, threads):
     neighbors = (labels, similarities[0]), (samples, similarities[1])
     sample_labels = Y.indptr.astype(np.int64), Y.indices.astype(np.int32)
     for k in (1, 5, 40):
-        ids, scores = native.ann.merge_neighbor_labels(*neighbors, sample_labels, 40, weight, k, threads)
+        ids, scores = native.ann.merge_neighbor_labels(*neighbors, sample_labels, 40, weight, None, k, threads)
         expected_ids, expected_scores = reference_merge(*neighbors, Y, weight, k)
         assert scores == pytest.approx(expected_scores, rel=1e-5, abs=1e-6)
         assert np.mean(ids == expected_ids) > 0.98  # ties up to rounding may be in another order
+        allowed = np.arange(40) % 3 == 0
+        nearest = np.where((labels >= 0) & allowed[labels], labels, -1).astype(np.int32), similarities[0]
+        some = native.ann.merge_neighbor_labels(
+            nearest, neighbors[1], sample_labels, 40, weight, allowed.view(np.uint8), k, threads
+        )
+        everything = reference_merge(*neighbors, Y, weight, 40)
+        expected = select(*everything, (everything[0] >= 0) & allowed[everything[0]], k)
+        assert some[1] == pytest.approx(expected[1], rel=1e-5, abs=1e-6)
+        assert np.all((some[0] < 0) | allowed[some[0]])
         single = [(a[7:8], b[7:8]) for a, b in neighbors]
-        one = native.ann.merge_neighbor_labels(*single, sample_labels, 40, weight, k, 1)
+        one = native.ann.merge_neighbor_labels(*single, sample_labels, 40, weight, None, k, 1)
         assert np.array_equal(one[0][0], ids[7])
+    with pytest.raises(ValueError, match="39 labels are allowed or not; there are 40"):
+        native.ann.merge_neighbor_labels(*neighbors, sample_labels, 40, weight, np.ones(39, np.uint8), 3, 1)
     with pytest.raises(ValueError, match=r"labels are \(50, 9\).*\(49, 7\)"):
         native.ann.merge_neighbor_labels(
-            neighbors[0], (samples[1:], similarities[1][1:]), sample_labels, 40, weight, 3, 1
+            neighbors[0], (samples[1:], similarities[1][1:]), sample_labels, 40, weight, None, 3, 1
         )

@@ -31,6 +31,18 @@ def test_labels_with_equal_scores_keep_their_order(combination):
     assert combine_rankings(rankings, 3, combination).ids[0].tolist() == [7, 5, 3]
 
 
+@pytest.mark.parametrize("combination", ["rank", "softmax", "mean", "sigmoid", "round-robin"])
+def test_more_labels_do_not_change_the_first_scores(combination):
+    random = np.random.default_rng(0)
+    wide = []
+    for _ in range(2):  # the first 200 are the same labels in both
+        ids = np.stack([np.append(random.permutation(200), 200 + random.permutation(200)) for _ in range(5)])
+        wide.append(Ranking(ids, -np.sort(-random.random((5, 400)), axis=1), 400))
+    found, more = (combine_rankings([r.top(width) for r in wide], 100, combination) for width in (200, 400))
+    assert np.array_equal(found.ids, more.ids)
+    assert found.scores == pytest.approx(more.scores)
+
+
 def test_ranks_and_weights():
     combined = combine_rankings(two_rankings(), 3, "rank", [3, 1])
     assert combined.ids[0].tolist() == [0, 1, 2]

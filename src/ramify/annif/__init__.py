@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-try:
+from ramify.base.extras import needed_for
+
+with needed_for("the Annif backend", "Annif", "annif"):
     import annif.backend
     from annif.default_config import ProductionConfig
-except ModuleNotFoundError as error:
-    if error.name == "annif":
-        raise ImportError("the Annif backend needs Annif: pip install 'ramify[annif]'") from error
-    raise
 
 
 def _backend() -> Any:

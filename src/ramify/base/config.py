@@ -164,8 +164,9 @@ class Config:
         names = _declared(cls).names
         if name in names:
             return
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        nested = [info.path for info in cls.describe() if info.path.endswith(f".{name}")]
+        near = nested[:3] or difflib.get_close_matches(name, names, n=1)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise ValueError(f"{cls.__name__} has no parameter {name!r}.{hint} Parameters: {', '.join(names)}.")
 
     def clone(self) -> Self:
@@ -265,7 +266,10 @@ def type_name(hint: Any) -> str:
         return " or ".join(repr(a) for a in typing.get_args(hint))
     if hint is type(None):
         return "None"
-    return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint).replace("typing.", "")
+    if hint is Ellipsis:
+        return "..."
+    name, args = getattr(hint, "__name__", str(hint)), typing.get_args(hint)
+    return f"{name}[{', '.join(type_name(arg) for arg in args)}]" if args else name
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.extras import needed_for
 from ramify.base.html import html_table
 from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, Label
@@ -25,15 +25,6 @@ class DisplayNames(Protocol):
 
     def display_name(self, label: Label, language: str | None = None) -> str:
         """Return the display name of a label; the label itself where there is none."""
-
-
-@contextmanager
-def _needed(package: str, to_install: str) -> Iterator[None]:
-    """Say what to install where an import of a package fails."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ImportError(f"this conversion needs {package}: pip install {to_install}") from error
 
 
 def _is_plain(array: AnyArray, dtype: Any) -> bool:
@@ -122,15 +113,16 @@ class Ranking:
         return ranking
 
     @classmethod
-    def from_csr(cls, scores: Any, k: int, names: Sequence[Label] | None = None) -> Ranking:
-        """Take the k largest stored entries of each row of a score matrix (n × L); ties are broken by label id.
+    def from_csr(cls, scores: Any, k: int | None = None, names: Sequence[Label] | None = None) -> Ranking:
+        """Take the k largest stored entries of each row of a score matrix (n × L), by default all of them.
 
-        A k that is larger than L, or so large that it would be mostly padding, is lowered.
+        Ties are broken by label id. A k that is larger than L, or so large that it would be mostly padding, is lowered.
         """
-        if k < 1:
+        if k is not None and k < 1:
             raise ValueError(f"k must be at least 1; got {k}")
         matrix = as_csr(scores, "scores")
         longest = int(np.diff(matrix.indptr).max(initial=0))
+        k = max(1, longest) if k is None else k
         k = min(int(k), matrix.shape[1], max(longest, _MAX_PADDED))
         rows = entry_rows(matrix)
         order = np.lexsort((matrix.indices, -matrix.data, rows))
@@ -145,7 +137,7 @@ class Ranking:
     @classmethod
     def from_sets(cls, chosen: Csr) -> Ranking:
         """Order all stored entries of each row of a score matrix (n × L)."""
-        return cls.from_csr(chosen, max(1, int(np.diff(chosen.indptr).max(initial=0))))
+        return cls.from_csr(chosen)
 
     @classmethod
     def concat(cls, parts: Sequence[Ranking]) -> Ranking:
@@ -229,19 +221,19 @@ class Ranking:
 
     def to_pandas(self) -> Any:
         """Pandas DataFrame with the columns of `to_columns`."""
-        with _needed("pandas", "pandas"):
+        with needed_for("this conversion", "pandas"):
             import pandas as pd
         return pd.DataFrame(self.to_columns())
 
     def to_polars(self) -> Any:
         """Polars DataFrame with the columns of `to_columns`."""
-        with _needed("polars", "polars"):
+        with needed_for("this conversion", "polars"):
             import polars as pl
         return pl.DataFrame(self.to_columns())
 
     def to_arrow(self) -> Any:
         """Arrow table with the columns of `to_columns`."""
-        with _needed("pyarrow", "'ramify[parquet]'"):
+        with needed_for("this conversion", "pyarrow", "parquet"):
             import pyarrow as pa
         return pa.table(self.to_columns())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ramify.base.errors import DataError
 from ramify.cli.decide import model_inputs
 from ramify.cli.help import add_command
 from ramify.cli.options import add_data_options, read_labelled_data
@@ -45,6 +46,8 @@ def combine_models(args: argparse.Namespace) -> None:
     if args.data is None:
         try:
             ensemble = Ensemble.of(models, **params)
+        except DataError:  # the models do not fit together, whatever the options
+            raise
         except ValueError as error:
             raise ValueError(f"{error}; in the shell: --data FILE, ramify calibrate, or --combine rank") from None
     else:

@@ -13,7 +13,14 @@ from typing import Any
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
 from ramify.cli.decide import model_inputs, print_annif, print_groups, read_groups
-from ramify.cli.evaluations import check_evaluate_options, comparison, evaluate_predictions, seeds_table, unseen
+from ramify.cli.evaluations import (
+    check_evaluate_options,
+    comparison,
+    evaluate_predictions,
+    saved_ranking,
+    seeds_table,
+    unseen,
+)
 from ramify.cli.options import configured_model, load_model, read_data, read_labelled_data
 from ramify.cli.output import print_message, print_table
 from ramify.cli.predict import predict_batches
@@ -27,11 +34,9 @@ from ramify.cli.training import (
     fit_model,
     fit_options,
 )
-from ramify.features.defaults import suggest
 from ramify.io.catalogue import LabelCatalogue
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, read_lines
-from ramify.io.formats import write
 from ramify.io.store import Store
 from ramify.metrics.report import Evaluation, evaluate
 from ramify.models import load, model_class
@@ -93,9 +98,10 @@ def train(args: argparse.Namespace) -> None:
     model.save(args.out)
     if not args.quiet:
         size = sum(f.stat().st_size for f in Path(args.out).iterdir())
+        calibrated = f"calibrated on {model.calibration_.n_rows:,} rows; " if model.calibration_ is not None else ""
         print_message(
             f"trained {args.model} on {len(data):,} samples with {model.n_labels:,} labels in {seconds:.1f} s; "
-            f"saved to {args.out} ({size / 1e6:.1f} MB)"
+            f"{calibrated}saved to {args.out} ({size / 1e6:.1f} MB)"
         )
     if dev is not None and args.seeds > 1:
         results = [_evaluate(model, dev, args)]
@@ -186,9 +192,12 @@ def _values(result: Evaluation, args: argparse.Namespace) -> dict[str, Any]:
 
 def _evaluate_otherwise(args: argparse.Namespace, data: Dataset) -> None:
     """Evaluate the label sets of a rule, by Annif's metrics, or by groups of rows."""
-    if len(args.models) > 1 or Path(args.models[0]).is_file():
-        raise ValueError("--rule, --annif and --by evaluate one model; name one model directory")
+    if len(args.models) > 1 or (Path(args.models[0]).is_file() and (args.rule is not None or not args.annif)):
+        raise ValueError("--rule, --annif and --by evaluate one model; --annif also a file of predictions")
     args.model = args.models[0]
+    if Path(args.model).is_file():
+        print_annif(saved_ranking(args.model, data, args)[0], data, args)
+        return
     model = load_model(args)
     if args.rule is not None:
         print_annif(model.predict_sets(model_inputs(model, data), rule=args.rule), data, args)
@@ -389,30 +398,3 @@ def _value(params: dict[str, Any], path: str) -> str:
         params = params[part]
     text = json.dumps(params)
     return text if len(text) <= 80 else f"{text[:79]}…"
-
-
-def data_stats(args: argparse.Namespace) -> None:
-    """``ramify data stats``: the first file is the training set of the others."""
-    train_set: Dataset | None = None
-    results = {}
-    for name in args.files:
-        data = read_data(name, args)
-        suggestion = suggest(data.texts) if data.texts else None
-        results[name] = (data.stats(train_set), suggestion)
-        train_set = train_set or data
-    if args.json:
-        languages = {name: None if s is None else s.languages for name, (_, s) in results.items()}
-        print(json.dumps({n: {**stats.to_dict(), "languages": languages[n]} for n, (stats, _) in results.items()}))
-        return
-    for name, (stats, suggestion) in results.items():
-        rows = [list(row) for row in stats.rows()]
-        if suggestion is not None:
-            rows.append(["languages and features of linear models", suggestion.reason])
-        print_table(rows, title=name, header=False)
-
-
-def data_convert(args: argparse.Namespace) -> None:
-    """``ramify data convert``."""
-    data = read_data(args.input, args)
-    write(data, args.output)
-    print_message(f"wrote {len(data):,} samples with {data.n_labels:,} labels to {args.output}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -38,8 +37,7 @@ def calibrate(args: argparse.Namespace) -> None:
     assert model.calibration_ is not None
     print_message(
         f"calibrated on {model.calibration_.n_rows:,} rows ({model.calibration_.method}); labels are chosen by "
-        f"{model.rule_ if args.rule != 'per-label-threshold' else 'PerLabelThreshold()'}; saved to "
-        f"{args.out or args.model}"
+        f"{model.rule_}; saved to {args.out or args.model}"
     )
 
 
@@ -96,18 +94,10 @@ def print_groups(groups: dict[str, LongArray], results: dict[str, Evaluation | N
     print_table(table, title=f"by {args.by}", style=args.table)
 
 
-def _with_padding(ranking: Ranking) -> Ranking:
-    """Add a column of padding."""
-    ids = np.pad(ranking.ids, ((0, 0), (0, 1)), constant_values=-1)
-    scores = np.pad(ranking.scores, ((0, 0), (0, 1)), constant_values=-np.inf)
-    return dataclasses.replace(ranking, ids=ids, scores=scores)
-
-
 def print_annif(ranking: Ranking, data: Dataset, args: argparse.Namespace) -> None:
     """Print Annif's metrics, of all rows and of each group of `--by`, and write its table of labels."""
-    if args.rule is not None:  # a label set is complete, however few labels it has
-        ranking = _with_padding(ranking)
-    labels, options = data.labels(), {"limit": args.limit, "threshold": args.annif_threshold}
+    limit = args.limit if args.rule is None else min(args.limit, ranking.k)  # a label set is complete, however small
+    labels, options = data.labels(), {"limit": limit, "threshold": args.annif_threshold}
     found = annif_metrics(ranking, labels, **options)
     groups = read_groups(args, len(data)) if args.by else {}
     by = {v: annif_metrics(ranking[rows], [labels[i] for i in rows], **options) for v, rows in groups.items()}
@@ -121,6 +111,6 @@ def print_annif(ranking: Ranking, data: Dataset, args: argparse.Namespace) -> No
         print_table([header, *rows], title=title, style=args.table)
     if args.results_file:
         name = None if ranking.catalogue is None else ranking.catalogue.display_name
-        table = annif_label_table(ranking, data.labels(), limit=args.limit, threshold=args.annif_threshold, names=name)
+        table = annif_label_table(ranking, labels, **options, names=name)
         with Path(args.results_file).open("w", encoding="utf-8") as file:
             file.writelines("\t".join(str(cell) for cell in row) + "\n" for row in table)

@@ -76,8 +76,9 @@ def predict_to_files(args: argparse.Namespace) -> None:
     outputs = [_output(args.out, path) for path in found.paths] if is_directory else [args.out]
     if len(set(outputs)) < len(outputs):
         raise DataError(f"several input files would be written to the same file in {args.out}; give them other names")
+    has_names = found.model.catalogue_ is not None
     for index, out in enumerate(outputs):
-        with open_predictions(out, kind, args.names) as writer:
+        with open_predictions(out, kind, args.names, has_names=has_names) as writer:
             for file, ranking, ids in found.rankings():
                 if not is_directory or file == index:
                     keys: list[Key] = [{} if key is None else {"id": key} for key in ids or [None] * len(ranking)]

@@ -48,10 +48,9 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
     """Compare a file of predictions with labeled data, row by row, or by id where both have ids."""
     if args.filter:
         raise ValueError("--filter is for models; saved predictions are evaluated as they are")
-    ranking = align_predictions(path, data)
-    y_train = read_labelled_data(args.train, args).labels() if args.train else None
+    ranking, y_train = saved_ranking(path, data, args)
     return evaluate(
-        ranking if y_train is None else with_labels(ranking, y_train),
+        ranking,
         data.labels(),
         y_train,
         ks=args.ks,
@@ -60,6 +59,13 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
         confidence=args.ci,
         threads=args.threads,
     )
+
+
+def saved_ranking(path: str, data: Dataset, args: argparse.Namespace) -> tuple[Ranking, list[list[Any]] | None]:
+    """Read a file of predictions and the labels of ``--train``, which are labels of the ranking, too."""
+    ranking = align_predictions(path, data)
+    y_train = read_labelled_data(args.train, args).labels() if args.train else None
+    return ranking if y_train is None else with_labels(ranking, y_train), y_train
 
 
 def align_predictions(path: str, data: Dataset) -> Ranking:

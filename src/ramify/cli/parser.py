@@ -13,6 +13,7 @@ from ramify.cli import commands, decide
 from ramify.cli.card import add_card
 from ramify.cli.combine import add_combine
 from ramify.cli.completion import add_completion
+from ramify.cli.data import add_data
 from ramify.cli.engine_options import add_engine_options
 from ramify.cli.explain import explain
 from ramify.cli.help import add_command, alternatives, examples
@@ -85,9 +86,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"ramify {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     adders = (_add_train, _add_predict, _add_evaluate, _add_calibrate, _add_compare, _add_explain, _add_labels,
-              _add_inspect, _add_export_encoder, _add_data)  # fmt: skip
-    report = partial(add_report, file_help=FILE_HELP)
-    for add in (*adders, report, add_tune, add_new, add_card, add_combine, add_serve, add_completion):
+              _add_inspect, _add_export_encoder)  # fmt: skip
+    data, report = (partial(add, file_help=FILE_HELP) for add in (add_data, add_report))
+    for add in (*adders, data, report, add_tune, add_new, add_card, add_combine, add_serve, add_completion):
         add(subparsers)
     return parser
 
@@ -190,7 +191,7 @@ def _add_train(parent: Any) -> None:
 def _add_predict(parent: Any) -> None:
     sub = _model_command(parent, "predict", "Rank labels: JSON Lines in, JSON Lines out, as a stream.", predict)
     sub.add_argument("file", nargs="?", default="-", metavar="FILE", help=f"{FILE_HELP} (default: standard input)")
-    sub.add_argument("--k", type=int, default=10, help="labels per row (default: 10)")
+    sub.add_argument("-k", "--k", type=int, default=10, help="labels per row (default: 10)")
     sub.add_argument("--text", action="store_true", help="the input is plain text, one text per line")
     sub.add_argument(
         "--out",
@@ -263,7 +264,7 @@ def _add_compare(parent: Any) -> None:
     sub = _model_command(parent, "compare", summary, decide.compare_models)
     sub.add_argument("other", metavar="OTHER", help="directory of another saved model")
     sub.add_argument("file", metavar="FILE", help=FILE_HELP)
-    sub.add_argument("--k", type=int, default=5, help="largest cutoff (default: 5)")
+    sub.add_argument("-k", "--k", type=int, default=5, help="largest cutoff (default: 5)")
     sub.add_argument("--confidence", type=float, default=0.95, metavar="C", help="of the intervals (default: 0.95)")
     _add_json(sub)
     _add_threads(sub)
@@ -316,35 +317,4 @@ def _add_export_encoder(parent: Any) -> None:
         help="maximum loss of P@1 by int8, in percentage points (default: 0.5)",
     )
     _add_threads(sub)
-    add_data_options(sub)
-
-
-def _add_data(parent: Any) -> None:
-    summary = "Statistics and conversion of data files."
-    data = parent.add_parser(
-        "data",
-        help=summary,
-        description=summary,
-        epilog=examples("data"),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    children = data.add_subparsers(dest="data_command", metavar="COMMAND", required=True)
-    sub = _command(children, "stats", "Show statistics of samples, labels and duplicates.", commands.data_stats)
-    sub.add_argument(
-        "files",
-        nargs="+",
-        metavar="FILE",
-        help=f"{FILE_HELP}; the others are compared with the first, the training set",
-    )
-    _add_json(sub)
-    add_data_options(sub)
-    sub = _command(
-        children, "convert", "Convert a data file to the format given by the suffix of OUT.", commands.data_convert
-    )
-    sub.add_argument("input", metavar="FILE", help=FILE_HELP)
-    sub.add_argument(
-        "output",
-        metavar="OUT",
-        help=".jsonl, .tsv, .csv, .parquet or .annif for texts; .txt (XMC text) or .npz for features; also .gz or .xz",
-    )
     add_data_options(sub)

@@ -40,7 +40,7 @@ def predict(args: argparse.Namespace) -> None:
     names = _label_names(args, model)
     rank = predictor(model, args)
     with contextlib.ExitStack() as stack:
-        out = stack.enter_context(open_predictions(args.out, kind, args.names))
+        out = stack.enter_context(open_predictions(args.out, kind, args.names, has_names=model.catalogue_ is not None))
         is_spooled = args.file == "-" and not args.text and args.format not in (None, "jsonl")
         if args.file != "-" or is_spooled:
             args.file = stack.enter_context(regular_file(args.file))

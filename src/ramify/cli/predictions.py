@@ -21,6 +21,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.extras import needed_for
 from ramify.base.ranking import Ranking
 from ramify.io.files import BadLines, open_for_writing, read_lines, stem_suffix
 from ramify.io.labels import LabelVocabulary
@@ -51,8 +52,10 @@ def prediction_format(path: str | None) -> str:
 
 
 @contextlib.contextmanager
-def open_predictions(path: str | None, kind: str, language: str | None = None) -> Iterator[PredictionWriter]:
-    """Open a file for predictions, with the names of labels in a language; None: standard output."""
+def open_predictions(
+    path: str | None, kind: str, language: str | None = None, *, has_names: bool = False
+) -> Iterator[PredictionWriter]:
+    """Open a file for predictions, None: standard output, of a model that has names for its labels or not."""
     if path is None:
         yield _Lines(sys.stdout, language)
         return
@@ -63,7 +66,8 @@ def open_predictions(path: str | None, kind: str, language: str | None = None) -
             (table.save_npz if kind == "npz" else table.save_parquet)(file)
             return
         with io.TextIOWrapper(file, encoding="utf-8", write_through=True, newline="") as text:
-            yield _Lines(text, language) if kind == "jsonl" else _Cells(text, "\t" if kind == "tsv" else ",", language)
+            delimiter = "\t" if kind == "tsv" else ","
+            yield _Lines(text, language) if kind == "jsonl" else _Cells(text, delimiter, language, has_names)
 
 
 class _Lines:
@@ -85,10 +89,10 @@ class _Lines:
 class _Cells:
     """TSV or CSV: a line for each label of each sample."""
 
-    def __init__(self, out: IO[str], delimiter: str, language: str | None) -> None:
+    def __init__(self, out: IO[str], delimiter: str, language: str | None, has_names: bool) -> None:
         self._writer = csv.writer(out, delimiter=delimiter, lineterminator="\n")
-        self._language = language
-        self._writer.writerow(["id", "rank", "label", "score", *([] if language is None else ["name"])])
+        self._language, self._has_names = language, has_names
+        self._writer.writerow(["id", "rank", "label", "score", *(["name"] if has_names else [])])
         self._row = 0
 
     def write(self, ranking: Ranking, keys: list[Key]) -> None:
@@ -96,15 +100,15 @@ class _Cells:
             name = next(iter(key.values()), self._row)
             shown = _names(ranking, [label for label, _ in labels], self._language)
             if not labels:  # a label set may be empty; the reader must know of the sample
-                self._writer.writerow([name, "", "", "", *([] if self._language is None else [""])])
+                self._writer.writerow([name, "", "", "", *([""] if self._has_names else [])])
             for i, (label, score) in enumerate(labels):
                 self._writer.writerow([name, i + 1, label, f"{score:.6g}", *shown[i : i + 1]])
             self._row += 1
 
 
 def _names(ranking: Ranking, labels: list[Any], language: str | None) -> list[str]:
-    """Names of labels in a language, if one is wanted and the model knows names."""
-    if language is None or ranking.catalogue is None:
+    """Names of labels in a language, if the model knows names."""
+    if ranking.catalogue is None:
         return []
     return [ranking.catalogue.display_name(label, language) for label in labels]
 
@@ -137,16 +141,14 @@ class _Table:
         np.savez(file, format=np.array("csr"), label_names=names, **parts)
 
     def save_parquet(self, file: Any) -> None:
-        try:
+        with needed_for("writing Parquet", "pyarrow", "parquet"):
             import pyarrow as pa
             import pyarrow.parquet as parquet
-        except ImportError as error:
-            raise ImportError("writing Parquet needs pyarrow: pip install 'ramify[parquet]'") from error
         ranking = self._all()
         rows = ranking.labels()
         columns: dict[str, Any] = {"labels": [[x for x, _ in row] for row in rows]}
         columns["scores"] = pa.array([[score for _, score in row] for row in rows], pa.list_(pa.float32()))
-        if self._language is not None:
+        if ranking.catalogue is not None:
             columns["names"] = [_names(ranking, labels, self._language) for labels in columns["labels"]]
         if any(self._keys):
             columns = {"id": [next(iter(key.values()), None) for key in self._keys], **columns}
@@ -204,10 +206,8 @@ def _read_cells(path: str) -> _Rows:
 
 
 def _read_parquet(path: str) -> _Rows:
-    try:
+    with needed_for("reading Parquet", "pyarrow", "parquet"):
         import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise ImportError("reading Parquet needs pyarrow: pip install 'ramify[parquet]'") from error
     columns = parquet.read_table(path).to_pydict()
     if not {"labels", "scores"} <= set(columns):
         raise DataError(f"{path}: expected the columns labels and scores, found {', '.join(columns)}")

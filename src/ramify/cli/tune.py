@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.extras import needed_for
 from ramify.base.splits import hold_out
 from ramify.cli.halving import Choice, Outcome, Search, Settings, Space, Trial, TrialLog
 from ramify.cli.help import add_command
@@ -176,10 +177,8 @@ def random_proposals(space: Space, seed: int) -> Iterator[Settings]:
 
 def optuna_proposals(space: Space, seed: int) -> tuple[Iterator[Settings], Callable[[Settings, float], None]]:
     """Proposals of Optuna's TPE, which learns from the scores; the first are the defaults."""
-    try:
+    with needed_for("--sampler optuna", "Optuna", "tune"):
         import optuna
-    except ImportError as error:
-        raise ImportError("--sampler optuna needs Optuna: pip install 'ramify[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
     asked: dict[str, Any] = {}

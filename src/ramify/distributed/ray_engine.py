@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ramify.base.extras import needed_for
 from ramify.base.types import AnyArray
 from ramify.distributed.task import Outcome, run_task, shard_path
 from ramify.io.directories import StagingDirectory
@@ -37,10 +38,8 @@ class RayEngine:
     def __init__(
         self, work_dir: str, address: str | None = None, threads: int | None = None, *, shared: bool = True
     ) -> None:
-        try:
+        with needed_for("engine='ray'", "Ray", "distributed"):
             import ray
-        except ImportError as error:
-            raise ImportError("engine='ray' needs Ray: pip install 'ramify[distributed]'") from error
         self._ray, self._work_dir, self._threads, self._shared = ray, work_dir, threads or 1, shared
         self._is_own = not ray.is_initialized()
         if self._is_own:

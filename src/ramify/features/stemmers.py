@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Literal, get_args
 
+from ramify.base.extras import needed_for
+
 Stemmer = Literal[
     "auto", "english", "german",
     "arabic", "armenian", "basque", "catalan", "danish", "dutch", "finnish", "french", "greek", "hindi", "hungarian",
@@ -19,12 +21,9 @@ PYTHON_STEMMERS = frozenset(get_args(Stemmer)) - {"auto", "english", "german"}
 @cache
 def load_stemmer(language: str) -> Any:
     """PyStemmer's stemmer of a language, with `stemWords`."""
-    try:
+    otherwise = "German and English need nothing"
+    with needed_for(f"stemmer={language!r}", "PyStemmer", "stemmers", otherwise=otherwise):
         import Stemmer as PyStemmer
-    except ImportError as error:
-        raise ImportError(
-            f"stemmer={language!r} needs PyStemmer: pip install 'ramify[stemmers]'; German and English need nothing"
-        ) from error
     try:
         return PyStemmer.Stemmer(language)
     except KeyError as error:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.extras import needed_for
 from ramify.base.types import AnyArray, Label
 from ramify.io.files import BadLines, decompression_errors, open_binary, read_lines, stem_suffix
 from ramify.io.store import Store, StoreWriter
@@ -296,11 +297,9 @@ def _read_skos(path: str | os.PathLike[str]) -> dict[Label, Any]:
 
     Names in the language that most concepts have a name in come first.
     """
-    try:
+    with needed_for("reading SKOS", "rdflib", "skos"):
         import rdflib
         from rdflib.namespace import SKOS
-    except ImportError as error:
-        raise ImportError("SKOS vocabularies need rdflib: pip install 'ramify[skos]'") from error
     graph = rdflib.Graph()
     try:
         with decompression_errors(path), open_binary(path) as file:  # rdflib would fetch what looks like a URL

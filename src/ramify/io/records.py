@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ramify.base.errors import DataError
+from ramify.base.extras import needed_for
 from ramify.base.types import Document, Label
 from ramify.io.files import BadLines, read_lines
 
@@ -216,7 +217,8 @@ def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, b
         missing = [options.label_field]
     if missing or not any(name not in RESERVED for name in header):
         raise DataError(
-            f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header: {', '.join(header)[:99]}"
+            f"{bad.path}:{first[0]}: no column {', '.join(missing) or 'text'!r} in the header, the first line, which "
+            f"names the columns: {', '.join(header)[:99]}"
         )
     for line, row in iterator:
         if len(row) != len(header):
@@ -262,11 +264,9 @@ def _number(text: Any) -> float:
 
 def read_parquet(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
     """Read Parquet with the columns of the JSON Lines format; rows are numbered from 1."""
-    try:
+    with needed_for(f"{bad.path}: reading Parquet", "pyarrow", "parquet"):
         import pyarrow as pa
         import pyarrow.parquet as parquet
-    except ImportError:
-        raise DataError(f"{bad.path}: reading Parquet requires pyarrow: pip install 'ramify[parquet]'") from None
     row = 0
     try:
         with parquet.ParquetFile(os.fspath(path)) as file:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from ramify.base.errors import DataError
+from ramify.base.extras import needed_for
 from ramify.io.dataset import Dataset
 from ramify.io.files import open_for_writing
 
@@ -72,11 +73,9 @@ def write_annif(data: Dataset, out: BinaryIO) -> None:
 
 def write_parquet(data: Dataset, path: str | os.PathLike[str]) -> None:
     """Write Parquet with the columns of JSON Lines; needs the extra ``parquet``."""
-    try:
+    with needed_for("writing Parquet", "pyarrow", "parquet"):
         import pyarrow as pa
         import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise ImportError("writing Parquet needs pyarrow: pip install 'ramify[parquet]'") from error
     try:
         table = pa.Table.from_pylist(list(rows(data)))
     except pa.ArrowException as error:

@@ -24,7 +24,7 @@ TABLE_HEADER = ("URI", "Label", "Support", "True_positives", "False_positives", 
 
 
 def annif_metrics(
-    ranking: Ranking, y_true: Any, *, limit: int = 10, threshold: float = 0.0, n_subjects: int | None = None
+    ranking: Ranking, y_true: Any, *, limit: int | None = 10, threshold: float = 0.0, n_subjects: int | None = None
 ) -> dict[str, float]:
     """Metrics by the names that Annif gives them, as fractions.
 
@@ -32,7 +32,7 @@ def annif_metrics(
     ----------
     ranking : at least `limit` labels of each row
     y_true : true labels, as lists of labels or as an indicator (n × L)
-    limit : suggestions of a document
+    limit : suggestions of a document; None: all labels of the ranking, as for label sets
     threshold : minimum score of a suggestion
     n_subjects : size of Annif's vocabulary, for the averages over subjects; None: the labels of the model and those
         that only y_true has
@@ -61,7 +61,7 @@ def annif_metrics(
 
 
 def annif_label_table(
-    ranking: Ranking, y_true: Any, *, limit: int = 10, threshold: float = 0.0, names: Any = None
+    ranking: Ranking, y_true: Any, *, limit: int | None = 10, threshold: float = 0.0, names: Any = None
 ) -> list[list[Any]]:
     """Rows of Annif's ``--results-file``, header first: counts, precision, recall and F1 of each label.
 
@@ -89,14 +89,17 @@ def annif_label_table(
 
 
 def _suggestions(
-    ranking: Ranking, y_true: Any, limit: int, threshold: float, n_subjects: int | None
+    ranking: Ranking, y_true: Any, limit: int | None, threshold: float, n_subjects: int | None
 ) -> tuple[Ranking, Csr]:
     """Return the labels that are suggested, and the true labels (n × subjects)."""
     truth, n_known = align_labels(y_true, _vocabulary(ranking))
     if truth.shape[0] != len(ranking):
         raise DataError(f"the ranking has {len(ranking)} rows, but y_true has {truth.shape[0]}")
+    limit = ranking.k if limit is None else limit
     if limit < 1 or (ranking.k < min(limit, n_known) and not np.any(ranking.ids[:, -1:] < 0)):
-        raise DataError(f"the ranking has {ranking.k} labels of each row; a limit of {limit} needs as many")
+        raise DataError(
+            f"the ranking has {ranking.k} labels of each row; a limit of {limit} needs as many (None: all that it has)"
+        )
     if n_subjects is not None:
         if n_subjects < truth.shape[1]:
             raise DataError(f"n_subjects is {n_subjects}, but there are {truth.shape[1]} labels")

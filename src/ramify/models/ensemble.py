@@ -22,12 +22,10 @@ from ramify.metrics.ranking import ndcg_by_row
 from ramify.models.base import Model
 from ramify.models.members import describe_members, load_members, members_of, save_members
 from ramify.models.training_data import TrainingData
-from ramify.rank.combine import Combination, combine_rankings
+from ramify.rank.combine import MIN_WIDTH, Combination, combine_rankings, member_width
 from ramify.rank.filters import LabelFilter
 
 OWNER = "an Ensemble"
-WIDTH = 100
-"""Minimum number of labels that each model ranks."""
 WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)
 """Weights that validation chooses from, for each model after the first."""
 MIN_CALIBRATION_ROWS = 50
@@ -129,7 +127,7 @@ class Ensemble(Model):
                 if not model.is_calibrated:
                     model.calibrate(X, Y)
         if self.weights == "validation":
-            k = min(WIDTH, Y.shape[1])
+            k = min(MIN_WIDTH, Y.shape[1])
             if not Y.nnz:
                 raise DataError("no held-out row has a label of the models: there is nothing to choose weights by")
             self.weights_ = self._best_weights(self._rankings(X, k), Y)
@@ -173,7 +171,7 @@ class Ensemble(Model):
     # ---- prediction ----
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
-        width = min(self.n_labels, max(2 * k, WIDTH))
+        width = member_width(k, self.n_labels)
         found = combine_rankings(self._rankings(inputs.data, width), k, self.combine, self.weights_)
         return found.ids, found.scores
 
@@ -184,7 +182,7 @@ class Ensemble(Model):
         """
         if self.combine not in ("mean", "sigmoid") or not len(label_filter):
             return super()._predict_allowed(inputs, k, label_filter)
-        width = min(len(label_filter), max(2 * k, WIDTH))
+        width = member_width(k, len(label_filter))
         found = combine_rankings(self._rankings(inputs.data, width, label_filter), k, self.combine, self.weights_)
         return found.ids, found.scores
 

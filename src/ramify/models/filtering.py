@@ -75,8 +75,10 @@ def rank_labels(
         ids, scores = _filtered_ranking(model, inputs, k, filters)
     if calibration is None:
         return ids, scores, scores
-    among = None if filters is None else model._ranked(inputs, min(CALIBRATION_LABELS, model.n_labels))[1]
-    return ids, scores, strictly_descending(ids, calibration(scores, among))
+    if filters is None:
+        return ids, scores, strictly_descending(ids, calibration(scores))
+    everything = model._ranked(inputs, min(CALIBRATION_LABELS, model.n_labels))
+    return ids, scores, strictly_descending(ids, calibration.of_allowed((ids, scores), everything))
 
 
 def _filtered_ranking(model: Model, inputs: Inputs, k: int, filters: RowFilters) -> tuple[IntArray, FloatArray]:
@@ -98,7 +100,8 @@ def rank_more_labels(model: Model, inputs: Inputs, k: int, label_filter: LabelFi
     Labels that the search of a model does not reach follow by frequency.
     """
     wanted, n_labels = min(k, len(label_filter)), model.n_labels
-    width = min(n_labels, max(4 * k, 2 * k * n_labels // max(1, len(label_filter))))
+    least = max(4 * k, CALIBRATION_LABELS)  # as many as an unfiltered ranking may have, with the same scores
+    width = min(n_labels, max(least, 2 * k * n_labels // max(1, len(label_filter))))
     while True:
         ids, scores = keep_allowed(*model._predict_topk(inputs, width), label_filter.allowed, k)
         if width == n_labels or np.all((ids >= 0).sum(axis=1) >= wanted):

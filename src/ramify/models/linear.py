@@ -25,6 +25,7 @@ from ramify.models.base import Model, check_state
 from ramify.models.features import FeatureModel
 from ramify.models.memory import DataSizes, measure_sizes
 from ramify.rank.beam import LinearTree
+from ramify.rank.combine import member_width
 from ramify.rank.explanation import Level, explain_path
 from ramify.rank.filters import LabelFilter, fill_up, node_mask
 
@@ -54,7 +55,7 @@ class TreeEnsemble(NamedTuple):
         if len(self.trees) == 1:
             ids, log_scores = self._search_tree(self.trees[0], X, k, beam, threads, label_filter)
             return ids, transform.finish(transform.spread(log_scores))
-        width = min(2 * k, self.trees[0].tree.n_labels)
+        width = member_width(k, self.trees[0].tree.n_labels)
         found = [self._search_tree(tree, X, width, beam, threads, label_filter) for tree in self.trees]
         ids, log_scores = native.matrix.blend_rankings(
             np.stack([ids for ids, _ in found]), np.stack([transform.spread(scores) for _, scores in found]), k, threads

@@ -53,16 +53,20 @@ def merge_neighbor_labels(
     sample_labels: tuple[LongArray, IntArray],
     n_labels: int,
     weight: float,
+    allowed: ByteArray | None,
     k: int,
     threads: int,
 ) -> tuple[IntArray, FloatArray]:
     """Ids and scores (n, k) of labels by their own similarities (n, a) and by the labels of near samples (n, b).
 
-    `sample_labels` are the indptr and the label ids of all training samples; see cpp/ann/neighbor_labels.h.
+    `sample_labels` are the indptr and the label ids of all training samples, of which only those `allowed` (n_labels,)
+    are found; see cpp/ann/neighbor_labels.h.
     """
+    if allowed is not None and len(allowed) != n_labels:
+        raise ValueError(f"{len(allowed)} labels are allowed or not; there are {n_labels}")
     if labels[0].shape != labels[1].shape or samples[0].shape != samples[1].shape or len(labels[0]) != len(samples[0]):
         raise ValueError(f"labels are {labels[0].shape}, samples are {samples[0].shape}")
-    return _core.merge_neighbor_labels(labels, samples, sample_labels, n_labels, weight, k, threads)
+    return _core.merge_neighbor_labels(labels, samples, sample_labels, n_labels, weight, allowed, k, threads)
 
 
 def vote_neighbor_labels(

@@ -14,6 +14,16 @@ from ramify.base.types import AnyArray
 Combination = Literal["mean", "rank", "sigmoid", "softmax", "round-robin"]
 """Mean of the scores, the ranks, σ(scores) or the softmax of each row; or the labels of each ranking in turn."""
 
+MIN_WIDTH = 200
+"""Labels that each member of a model ranks at least. A label that a member has not ranked scores 0 there: if members
+ranked only as many labels as are asked for, the best label, its score and its probability would depend on how many.
+"""
+
+
+def member_width(k: int, n_labels: int) -> int:
+    """Return how many of n_labels labels each member ranks, for a combined ranking of k."""
+    return min(n_labels, max(2 * k, MIN_WIDTH))
+
 
 def combine_rankings(
     rankings: Sequence[Ranking], k: int, combination: Combination = "mean", weights: Sequence[float] | None = None
@@ -72,17 +82,17 @@ def combine_rankings(
 
 
 def _normalized_scores(ranking: Ranking, combination: str) -> AnyArray:
-    """Scores (n, k) of a ranking on the scale on which they are averaged."""
+    """Scores (n, k) of a ranking on the scale on which they are averaged, whatever follows the first labels."""
     scores = ranking.scores.astype(np.float64)
     valid = ranking.ids >= 0
     if combination == "rank":
-        return np.broadcast_to(1 - np.arange(ranking.k) / ranking.k, scores.shape)
+        return np.broadcast_to(np.maximum(0, 1 - np.arange(ranking.k) / min(ranking.k, MIN_WIDTH)), scores.shape)
     if combination == "sigmoid":
         return np.exp(-np.logaddexp(0, -np.where(valid, scores, 0)))
     if combination == "softmax":
         with np.errstate(invalid="ignore"):
             exponentials = np.where(valid, np.exp(scores - scores[:, :1]), 0)  # the best score is the first
-        return np.asarray(exponentials / np.maximum(exponentials.sum(axis=1, keepdims=True), 1e-300))
+        return np.asarray(exponentials / np.maximum(exponentials[:, :MIN_WIDTH].sum(axis=1, keepdims=True), 1e-300))
     return np.where(valid, scores, 0)
 
 

@@ -8,7 +8,7 @@ returns a fitted copy.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -234,9 +234,11 @@ class TargetPrecision(DecisionRule):
         p_values = hoeffding_bentkus(losses, sizes, 1 - self.precision)
         passed = np.flatnonzero(p_values <= (1 - self.confidence) / len(GRID))
         if not len(passed):
+            best = int(np.argmin(losses))
             raise DataError(
                 f"a precision of {self.precision:g} cannot be guaranteed with confidence {self.confidence:g}: the best "
-                f"of {len(hits):,} held-out rows is {100 * (1 - min(losses)):.1f} %; lower the target or pass more rows"
+                f"is {100 * (1 - losses[best]):.1f} %, on {sizes[best]:,} of {len(hits):,} held-out rows that then get "
+                "labels; lower the target or pass more rows"
             )
         return replace(self, threshold=float(GRID[passed[0]]))
 
@@ -257,7 +259,7 @@ class PerLabelThreshold(DecisionRule):
     name: ClassVar[str] = "per-label-threshold"
 
     min_samples: int = 5
-    thresholds: FloatArray | None = None
+    thresholds: FloatArray | None = field(default=None, repr=False)
 
     def fit(self, data: HeldOut) -> Self:
         """Choose the thresholds."""
@@ -325,12 +327,12 @@ def parse_rule(rule: DecisionRule | str) -> DecisionRule:
         raise ValueError(f"unknown decision rule {rule!r}; use {', '.join(RULES)}, some with a value, such as top-k=5")
     if not has_value:
         return RULES[name]()
-    field, convert = _VALUES[name]
+    key, convert = _VALUES[name]
     try:
         value = convert(text)
     except ValueError:
         raise ValueError(f"the decision rule {name} takes a number; got {text!r}") from None
-    return RULES[name](**{field: value})
+    return RULES[name](**{key: value})
 
 
 def load_rule(store: Store, info: Any, prefix: str, n_labels: int) -> DecisionRule:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.types import AnyArray, BoolArray, DoubleArray, FloatArray
+from ramify.base.types import AnyArray, BoolArray, DoubleArray, FloatArray, IntArray
 from ramify.io.store import Store, StoreWriter
 from ramify.rank.calibrate import fit_logistic
 
@@ -78,23 +78,52 @@ class Calibration:
         """The method by name: "isotonic" or "platt"."""
         return "platt" if self.own is None else "isotonic"
 
-    def __call__(self, scores: FloatArray, among: FloatArray | None = None) -> FloatArray:
-        """Probabilities (n, k) of the scores (n, k) of a ranking, best first; padding of -inf is kept.
+    def __repr__(self) -> str:
+        return f"<Calibration: {self.method}, {self.n_rows:,} rows>"
 
-        Parameters
-        ----------
-        among : (n, m) the scores of the ranking of all labels, if a filter has chosen those of `scores`: a probability
-            does not depend on the filter
-        """
+    def __call__(self, scores: FloatArray) -> FloatArray:
+        """Probabilities (n, k) of the scores (n, k) of a ranking, best first; padding of -inf is kept."""
         if scores.shape[1] == 0 or len(scores) == 0:
             return scores
         valid = scores > -np.inf
         g = self._own(scores, valid)
-        rank, best = np.broadcast_to(np.arange(g.shape[1]), g.shape), g[:, :1]
-        if among is not None:
-            rank = np.stack([np.searchsorted(-row, -own) for row, own in zip(among, scores, strict=True)])
-            rank = np.maximum.accumulate(np.maximum(rank, np.arange(g.shape[1])), axis=1)
-            best = np.maximum(best, self._own(among[:, :1], among[:, :1] > -np.inf))
+        p = self._probabilities(g, g[:, :1], np.broadcast_to(np.arange(g.shape[1]), g.shape))
+        return np.where(valid, np.minimum.accumulate(p, axis=1), -np.inf).astype(np.float32)
+
+    def of_allowed(self, allowed: tuple[IntArray, FloatArray], everything: tuple[IntArray, FloatArray]) -> FloatArray:
+        """Probabilities (n, k) of the labels that a filter allows: those that they have in the ranking of all labels.
+
+        Labels that this ranking does not have, or only with another score because a search did not reach them, get the
+        probability of their score, at the rank that they would have.
+
+        Parameters
+        ----------
+        allowed, everything : ids and scores, (n, k) and (n, m), of the allowed labels and of all labels, best first
+        """
+        (ids, scores), (all_ids, all_scores) = allowed, everything
+        if ids.size == 0 or all_ids.size == 0:
+            return self(scores)
+        # Labels are looked up as row · stride + id, the scores of both rankings being equal up to rounding only.
+        stride = 2 + max(int(ids.max()), int(all_ids.max()))
+        rows = np.arange(len(ids), dtype=np.int64)[:, None] * stride
+        keys, wanted = (rows + all_ids).ravel(), rows + ids
+        order = np.argsort(keys, kind="stable")
+        position = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
+        valid = ids >= 0
+        is_listed = valid & (keys[position] == wanted)
+        is_listed &= np.isclose(scores, all_scores.ravel()[position], rtol=1e-4, atol=1e-7)
+        g = self._own(scores, valid)
+        best = np.maximum(self._own(all_scores[:, :1], all_scores[:, :1] > -np.inf), g)
+        rank = np.stack([np.searchsorted(-row, -own) for row, own in zip(all_scores, scores, strict=True)])
+        listed = np.where(is_listed, self(all_scores).ravel()[position], np.nan)
+        # The others lie between the labels of the ranking that are before and after them.
+        lower = np.fmax.accumulate(listed[:, ::-1], axis=1)[:, ::-1]
+        others = np.fmin(np.fmax(self._probabilities(g, best, rank), lower), np.fmin.accumulate(listed, axis=1))
+        p = np.where(is_listed, listed, others)
+        return np.where(valid, np.minimum.accumulate(p, axis=1), -np.inf).astype(np.float32)
+
+    def _probabilities(self, g: DoubleArray, best: DoubleArray, rank: AnyArray) -> DoubleArray:
+        """Probabilities (n, k) of labels with g(s), g(s₁) of their rows, (n, 1) or (n, k), and ranks from 0."""
         z = _features(g, best, rank) @ self.coefficients[1:] + self.coefficients[0]
         if self.maps:
             group = np.searchsorted(RANK_GROUPS, rank, side="right") - 1
@@ -102,8 +131,7 @@ class Calibration:
                 z[group == i] = monotone(z[group == i])
         else:
             z = expit(z)
-        p = np.clip(np.minimum.accumulate(z, axis=1), MIN_PROBABILITY, MAX_PROBABILITY)
-        return np.where(valid, p, -np.inf).astype(np.float32)
+        return np.asarray(np.clip(z, MIN_PROBABILITY, MAX_PROBABILITY))
 
     def _own(self, scores: FloatArray, valid: BoolArray) -> DoubleArray:
         return _own_logits(np.where(valid, scores, 0).astype(np.float64), self.own, self.takes_logits)

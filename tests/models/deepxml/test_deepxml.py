@@ -234,6 +234,10 @@ def test_filters_search_an_index_of_the_allowed_labels(cls, pydoc):
     found = model.predict_topk(test.texts, 10, allow=[model.labels_[i] for i in rare])
     assert np.all(np.isin(found.ids, rare))
     assert np.all(np.diff(found.scores, axis=1) < 0)
+    for label in rare[:4]:  # a score does not depend on what else is allowed
+        alone = model.predict_topk(test.texts, 1, allow=[model.labels_[label]]).scores[:, 0]
+        rows, columns = np.nonzero(found.ids == label)
+        assert found.scores[rows, columns] == pytest.approx(alone[rows], rel=1e-5)
     denied = sorted(listed)[::2]
     found = model.predict_topk(test.texts, 10, deny=[model.labels_[i] for i in denied])
     assert np.all(found.ids >= 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -55,6 +56,13 @@ def test_export_of_an_encoder_in_bfloat16_is_compared_in_float32(minilm):
     encoder.to_onnx()
     assert encoder.onnx is not None
     assert encoder.torch.bfloat16
+
+
+def test_missing_packages_are_named(tiny, monkeypatch):
+    encoder = Transformer.open(TransformerEncoder(tiny, max_length=8))
+    monkeypatch.setitem(sys.modules, "onnxscript", None)  # importing it raises ModuleNotFoundError
+    with pytest.raises(ImportError, match=r"needs onnxscript: pip install 'ramify\[onnx\]'"):
+        encoder.to_onnx()
 
 
 @pytest.mark.parametrize("frozen", [True, False])

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 
 from ramify import native
 from ramify.base.errors import ModelFormatError
+from ramify.base.extras import needed_for
 from ramify.base.sparse import indptr_from_counts
 from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 
@@ -175,10 +176,8 @@ def _check_graph(n: int, levels: IntArray, neighbors: IntArray, header: LongArra
 
 def import_faiss() -> Any:
     """Import faiss, or raise an `ImportError` that says how to install it."""
-    try:
+    with needed_for("approximate nearest neighbor search", "faiss", "ann"):
         import faiss
-    except ImportError as error:
-        raise ImportError("approximate nearest neighbor search needs faiss: pip install 'ramify[ann]'") from error
     return faiss
 
 

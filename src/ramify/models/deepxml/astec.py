@@ -28,8 +28,8 @@ from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import ascends, csr_from_parts, indptr_from_counts, pattern
-from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
+from ramify.base.sparse import ascends, csr_from_parts, pattern
+from ramify.base.types import BoolArray, Csr, FloatArray, IntArray
 from ramify.index.ann import AnnIndex
 from ramify.index.label_graph import build_clusters
 from ramify.io.store import Store, StoreWriter
@@ -168,33 +168,37 @@ class Astec(DeepXMLModel):
 
     def _search(self, frozen: FloatArray, n_labels: int, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Candidates (n, k) for frozen embeddings (n, D) by label centroids and neighbors, and their similarities."""
+        return self._merged(self.label_index_.search(frozen, k, threads), frozen, n_labels, None, k, threads)
+
+    def _merged(
+        self,
+        labels: tuple[IntArray, FloatArray],
+        frozen: FloatArray,
+        n_labels: int,
+        allowed: BoolArray | None,
+        k: int,
+        threads: int,
+    ) -> tuple[IntArray, FloatArray]:
+        """Labels found by their centroids, and the allowed (L,) ones of the nearest samples."""
         return native.ann.merge_neighbor_labels(
-            self.label_index_.search(frozen, k, threads),
+            labels,
             self.sample_index_.search(frozen, min(self.n_neighbors, len(self.sample_index_)), threads),
             self.sample_labels_,
             n_labels,
             self.neighbor_weight,
+            None if allowed is None else allowed.view(np.uint8),
             k,
             threads,
         )
 
     def _search_allowed(self, frozen: FloatArray, allowed: AllowedLabels, threads: int) -> tuple[IntArray, FloatArray]:
         """Candidates as of `_search`, from the allowed labels only."""
-        label_filter, n_labels = allowed.label_filter, len(self.classifiers_[1])
+        label_filter = allowed.label_filter
         k = min(allowed.k, len(label_filter))
         if k == 0:
             return np.empty((len(frozen), 0), np.int32), np.empty((len(frozen), 0), np.float32)
-        return native.ann.merge_neighbor_labels(
-            self.label_index_.search_allowed(frozen, k, threads, label_filter),
-            self.sample_index_.search(frozen, self.n_neighbors, threads),
-            label_filter.prepared(
-                self.sample_labels_, lambda: _kept_labels(*self.sample_labels_, label_filter.allowed)
-            ),
-            n_labels,
-            self.neighbor_weight,
-            k,
-            threads,
-        )
+        nearest = self.label_index_.search_allowed(frozen, k, threads, label_filter)
+        return self._merged(nearest, frozen, len(self.classifiers_[1]), label_filter.allowed, k, threads)
 
     def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
         frozen = self.encoder_.encode(samples, threads)
@@ -238,9 +242,3 @@ def _cluster_indicator(Y: Csr, cluster_of: IntArray) -> Csr:
     clusters = pattern((Y @ membership).tocsr())
     clusters.sort_indices()
     return clusters
-
-
-def _kept_labels(indptr: LongArray, labels: IntArray, allowed: BoolArray) -> tuple[LongArray, IntArray]:
-    """Labels of samples (boundaries and ids) without those that are not allowed."""
-    kept = allowed[labels]
-    return indptr_from_counts(kept)[indptr], labels[kept]

@@ -67,6 +67,7 @@ from ramify.nn.learner import Learner
 from ramify.nn.sampling.positives import Positives
 from ramify.nn.trainer import History
 from ramify.nn.validation import RankingValidator
+from ramify.rank.combine import member_width
 from ramify.rank.explanation import Neighbor
 from ramify.rank.filters import LabelFilter, fill_up
 from ramify.rank.linear import LinearConfig, ranking_config
@@ -329,7 +330,7 @@ class Elias(RankedModel):
     ) -> tuple[IntArray, FloatArray]:
         samples = self._transform_samples(inputs)
         threads = resolve_threads(self.threads, len(samples))
-        width = k if len(members) == 1 else min(2 * k, self.n_labels)
+        width = k if len(members) == 1 else member_width(k, self.n_labels)
         found = [member.search(samples, width, size, threads) for member, size in members]
         if len(found) == 1:
             ids, scores = found[0]

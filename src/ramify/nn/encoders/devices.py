@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ramify.base.extras import needed_for
+
 
 def import_torch() -> Any:
     """Return torch, or raise an ImportError that says how to install it."""
-    try:
+    with needed_for("a TransformerEncoder", "torch and transformers", "deep", otherwise="a BagEncoder needs neither"):
         import torch
         import transformers  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "a TransformerEncoder needs torch and transformers: pip install 'ramify[deep]'; a BagEncoder needs neither"
-        ) from error
     return torch
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ramify.base.errors import ModelFormatError
+from ramify.base.extras import needed_for
 from ramify.base.progress import Advance
 from ramify.base.types import FloatArray
 from ramify.nn.encoders.backends.pooling import pool_windows, pooling_module
@@ -50,6 +51,7 @@ def export(module: Any, pooling: str, *, int8: bool) -> bytes:
         ).save(path)
         if int8:
             _require("onnx")
+            _require("onnxruntime")
             from onnxruntime.quantization import QuantType, quantize_dynamic
 
             small = Path(folder) / "int8.onnx"
@@ -145,10 +147,8 @@ def is_installed() -> bool:
 
 
 def _require(package: str) -> None:
-    try:
+    with needed_for("the ONNX backend", package, "onnx"):
         __import__(package)
-    except ImportError as error:
-        raise ImportError(f"the ONNX backend needs {package}: pip install 'ramify[onnx]'") from error
 
 
 @contextlib.contextmanager
