@@ -242,6 +242,11 @@ class AnnIndex:
         method = _method_of(info)
         if not {"ids", *ARRAYS[method]} <= set(arrays):
             raise ModelFormatError(f"the nearest neighbor index ({method}) lacks some of its arrays")
+        for name, dtype in ARRAYS[method].items():
+            if arrays[name].dtype != dtype:
+                raise ModelFormatError(
+                    f"{name} of the nearest neighbor index has type {arrays[name].dtype}, not {np.dtype(dtype)}"
+                )
         ids = arrays["ids"]
         if not (
             type(info.get("search_width")) is int
