@@ -27,7 +27,7 @@ from subjects import SUBJECTS, Refused, Subject, scratch_directory
 BATCH = 5000
 """Mutants of a worker; a new one begins with fresh memory."""
 TIMEOUT = 20
-"""Seconds of processor time for a mutant, and a third of those that it may take."""
+"""Seconds of processor time for a mutant, and a third of those that it may take, twice."""
 
 
 @dataclass
@@ -90,7 +90,7 @@ def work(subject: Subject, name: str, seed: int, end: int, report: Report) -> No
 def run(name: str, n: int, seed: int, first: int, memory: int) -> Counts:
     """Try n mutants of a subject, from number `first`."""
     report = Report()
-    numbers, end = report.numbers, first + n
+    numbers, end, waited = report.numbers, first + n, -1
     numbers[0] = first
     with scratch_directory() as folder:
         subject = SUBJECTS[name](Path(folder))
@@ -108,7 +108,9 @@ def run(name: str, n: int, seed: int, first: int, memory: int) -> Counts:
                     sys.stdout.flush()
                     os._exit(code)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            if code != 0:
+            if code == -signal.SIGALRM and waited != numbers[0]:  # a machine that was stopped or busy: once more
+                waited = int(numbers[0])
+            elif code != 0:
                 reason = signal.Signals(-code).name if code < 0 else f"exit code {code}"
                 print(f"FINDING {name} seed {seed} mutant {numbers[0]} ({report.mutations}): {reason}", flush=True)
                 numbers[3] += 1

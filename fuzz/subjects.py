@@ -22,7 +22,7 @@ from golden.make import LABELS, MODELS, TEXTS
 from mutations import Directory, Random, mutate, pick
 
 from ramify.io.store import FORMAT_VERSION
-from ramify.models import level_checkpoints
+from ramify.models import level_checkpoints, member_checkpoints
 from ramify.nn import trainer
 from ramify.nn.encoders.cache import cached
 from ramify.nn.encoders.tokenizer import TextTokenizer
@@ -94,7 +94,9 @@ class Checkpoint:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind, self._path = kind, folder / "checkpoints"
-        self._module = level_checkpoints if kind in ("xr-linear", "one-vs-all") else trainer
+        linear, members = (level_checkpoints, "save_checkpoint"), (member_checkpoints, "save_member")
+        writers = {"xr-linear": linear, "one-vs-all": linear, "ensemble": members, "hybrid": members}
+        self._module, self._save = writers.get(kind, (trainer, "save_checkpoint"))
         n_saves = self._train(None)
         self._snapshots = []
         for after in sorted({1, (n_saves + 1) // 2, n_saves}):
@@ -125,7 +127,7 @@ class Checkpoint:
 
     def _train(self, stop_after: int | None) -> int:
         """Train until so many checkpoints were written; return their number."""
-        save, n_saves = self._module.save_checkpoint, 0
+        save, n_saves = getattr(self._module, self._save), 0
 
         def save_and_count(*args: Any) -> None:
             nonlocal n_saves
@@ -134,14 +136,14 @@ class Checkpoint:
             if n_saves == stop_after:
                 raise KeyboardInterrupt
 
-        self._module.save_checkpoint = save_and_count
+        setattr(self._module, self._save, save_and_count)
         try:
             MODELS[self._kind]().set_params(checkpoint_dir=str(self._path)).fit(TEXTS, LABELS)
         except KeyboardInterrupt:
             if stop_after is None:
                 raise
         finally:
-            self._module.save_checkpoint = save
+            setattr(self._module, self._save, save)
         return n_saves
 
 

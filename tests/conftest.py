@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ from browser import find_browser
 from neural import WORDS
 
 import ramify
+
+# Shells start background jobs with Ctrl-C ignored, and tests wait for what it interrupts, also in processes they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter):

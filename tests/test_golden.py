@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -62,3 +65,51 @@ def test_boundaries_whose_differences_overflow_are_refused(kind, tmp_path):
         with pytest.raises(ramify.ModelFormatError):
             ramify.load(tmp_path / name)
     assert names or kind in ("popular", "one-vs-all", "neural-one-vs-all", "x-transformer"), list(arrays)
+
+
+AUDIT = """
+import json, os, sys
+from pathlib import Path
+
+events, present = set(), {}
+
+def hook(event, args):
+    if not present:
+        return
+    if event == "open":
+        name, mode, flags = args
+        if isinstance(name, int) or name in present or os.path.samefile(name, present[""]):
+            name = "the model"
+        is_written = mode not in (None, "r", "rb") or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        events.add((event, str(name), "written" if is_written else "read"))
+    elif event == "mmap.__new__":
+        events.add((event, "the model", {1: "read"}.get(args[2], str(args))))  # 1: ACCESS_READ
+    else:
+        events.add((event, str(args), ""))
+
+import ramify
+for path in map(Path, sys.argv[1:]):
+    for again in (False, True):  # the first time modules are imported
+        if again:
+            present.update({"": path}, **{file.name: file for file in path.iterdir()})
+            sys.addaudithook(hook) if path == Path(sys.argv[1]) else None
+        ramify.load(path, verify=True).predict_topk(["a red fox", "hen eggs", ""], k=3).labels()
+    present.clear()
+print(json.dumps(sorted(events)))
+"""
+
+
+def test_an_opened_model_reaches_nothing_but_its_own_files():
+    """Neither network nor terminal, no code, no process, no other file: the interpreter tells of all of these."""
+    paths = [str(path) for path in DIRECTORIES if path.parent.name == f"v{FORMAT_VERSION}"]
+    try:
+        import faiss  # noqa: F401
+    except ImportError:
+        paths = [path for path in paths if not Path(path).name.startswith(NEEDS_FAISS)]
+    environment = {**os.environ, "RAMIFY_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", AUDIT, *paths]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout) == [["mmap.__new__", "the model", "read"], ["open", "the model", "read"]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import re
 import threading
 import tracemalloc
 
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from golden.make import LABELS, MODELS, NAMED, NAMES, TEXTS
 from scipy import sparse
+from test_contract import MODELS as CONTRACT
 
 import ramify
 from ramify import DataError, ModelFormatError, Ranking, Tfidf
@@ -18,7 +21,8 @@ from ramify.io.store import Store, StoreWriter
 pytestmark = pytest.mark.native
 PARAMETERS = [
     "beam_size", "seed", "matcher_kept", "threads", "n_trees", "linear__max_epochs", "tree__branching",
-    "tree__max_leaf_size", "tree__max_iterations", "linear__max_nonzeros_per_label",
+    "tree__max_leaf_size", "tree__min_leaf_size", "tree__max_depth", "tree__max_iterations", "tree__n_terms",
+    "linear__max_nonzeros_per_label",
 ]  # fmt: skip
 MODEL_PARAMETERS = {
     "one-vs-all": "beam_size linear__max_epochs linear__max_full_epochs features__long_texts",
@@ -51,14 +55,19 @@ def toy(n=240, d=40, n_labels=8):
 
 
 def small_models():
+    """Every model that learns from features."""
     quiet = {"verbose": 0, "threads": 1}
+    found = {key: make(**quiet) for key, (make, learns) in CONTRACT.items() if learns}
+    if importlib.util.find_spec("faiss") is None:
+        found = {key: model for key, model in found.items() if key not in ("lightdxml", "astec")}
     return [
-        ramify.XRLinear(tree=ramify.TreeConfig(max_leaf_size=4), **quiet),
-        ramify.OneVsAll(**quiet),
+        *{
+            **found,
+            "xr-linear": ramify.XRLinear(tree=ramify.TreeConfig(max_leaf_size=4), **quiet),
+            "knn": ramify.KNN(max_df=1.0, **quiet),  # few features: all of them count
+            "hybrid": ramify.Hybrid((ramify.XRLinear(**quiet), ramify.KNN(**quiet)), n_trees=4, n_folds=2, **quiet),
+        }.values(),
         ramify.OneVsAll(linear=ramify.LinearConfig(loss="logistic"), **quiet),
-        ramify.KNN(max_df=1.0, **quiet),  # few features: all of them count
-        ramify.ZestXML(**quiet),
-        ramify.Hybrid((ramify.XRLinear(**quiet), ramify.KNN(**quiet)), n_trees=4, n_folds=2, **quiet),
     ]
 
 
@@ -95,13 +104,14 @@ def test_one_extreme_number_does_not_change_the_answers_of_other_rows(kind, valu
 
 def test_extreme_shapes():
     for model in small_models():
+        width = 5_000 if hasattr(model, "encoder") else 1_000_000  # an encoder trains an embedding of each feature
         for X in (
             np.full((3, 5), 1e15, np.float32),
             np.full((3, 5), -1e15, np.float32),
             np.full((3, 5), 1e-45, np.float32),
             np.zeros((3, 5), np.float32),
             np.ones((1, 1), np.float32),
-            sparse.csr_matrix(np.ones((2, 300_000), np.float32)),
+            sparse.csr_matrix(np.ones((2, width), np.float32)),
         ):
             n = X.shape[0]
             for y in ([["a"]] * n, [[f"l{i}"] for i in range(n)], [["a", f"l{i}"] for i in range(n)]):
@@ -236,6 +246,58 @@ def test_boundary_values_of_parameters_of_other_models(kind, names, value):
             assert name.rpartition("__")[2] in message, f"{name}: {message}"
             continue
         assert model.predict_topk(TEXTS[:5], 2).ids.shape == (5, 2), name
+
+
+def numbers_of_functions():
+    """Public functions and methods by the name of an integer that they take."""
+    common = {"verbose": 0, "threads": 1}
+    linear = ramify.XRLinear(**common).fit_calibrated(TEXTS * 4, LABELS * 4)
+    knn, ranking = ramify.KNN(**common).fit(TEXTS, LABELS), linear.predict_topk(TEXTS, 3)
+    vectors = np.random.default_rng(0).standard_normal((90, 8)).astype(np.float32)
+    X = sparse.csr_matrix(np.eye(6, dtype=np.float32))
+    graph = ramify.LabelGraph.from_clusters(np.array([0, 1, 0]), 2)
+
+    def build(**options):
+        return ramify.AnnIndex.build(vectors, ramify.AnnConfig(method="ivf"), **{"k": 3, **options})
+
+    def features(**options):
+        return Tfidf(**options).fit_transform(TEXTS)
+
+    return [
+        ("k", lambda n: knn.nearest(TEXTS[:2], n)),
+        ("k", lambda n: linear.predict_proba(TEXTS[:2], n)),
+        ("k", lambda n: ranking.top(n)),
+        ("k", lambda n: ranking.padded(n) if not 0 < n < 2**31 else None),  # as many columns as asked for
+        ("k", lambda n: ramify.TopK(n)),
+        ("k", lambda n: build(k=n)),
+        ("seed", lambda n: build(seed=n)),
+        ("threads", lambda n: build(threads=n)),
+        ("top", lambda n: graph.pruned(top=n)),
+        ("n_clusters", lambda n: n == 2**31 - 1 or ramify.LabelGraph.from_clusters(np.array([0, 1, 0]), n)),
+        ("n_labels", lambda n: n == 2**31 - 1 or ramify.LabelTree.flat(n)),
+        ("(ks|cutoff)", lambda n: ramify.evaluate(ranking, LABELS, ks=[n])),
+        ("threads", lambda n: ramify.evaluate(ranking, LABELS, ks=[1], threads=n)),
+        ("max_rows", lambda n: linear.clone().fit_calibrated(TEXTS, LABELS, max_rows=n)),
+        ("seed", lambda n: ramify.fit_ovr(X, X, seed=n)),
+        ("part", lambda n: ramify.fit_ovr(X, X, part=(0, n))),
+        ("part", lambda n: ramify.fit_ovr(X, X, part=(n, 3))),
+        ("threads", lambda n: ramify.fit_ovr(X, X, threads=n)),
+        ("ngram_range", lambda n: features(ngram_range=(1, n))),
+        ("ngram_range", lambda n: features(analyzer="char", ngram_range=(1, n))),
+        *((name, lambda n, name=name: features(**{name: n})) for name in ("min_df", "max_features", "lead_words")),
+    ]
+
+
+def test_boundary_values_of_numbers_that_functions_take():
+    """Each is refused in words that name it, or has a result."""
+    for name, call in numbers_of_functions():
+        for value in (*BOUNDARIES, 2**31 - 1, 2**70):
+            message = None
+            try:
+                call(value)
+            except ValueError as error:
+                message = str(error)
+            assert message is None or re.search(rf"\b{name}", message), f"{name} = {value}: {message}"
 
 
 def test_columns_beyond_32_bits_are_refused():

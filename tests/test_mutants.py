@@ -51,6 +51,7 @@ class Bad:
         if n == 2: raise ValueError("not in words")
         if n == 3: raise subjects.Refused
         while n == 4: pass
+        if n == 5: time.sleep(60)  # once: the same mutant is tried again, and answers
 
 import mmap
 import numpy as np
@@ -59,6 +60,7 @@ mutants.TIMEOUT = 1
 mutants.SUBJECTS["bad"] = lambda folder: Bad()
 counts = mutants.run("bad", 6, 0, 0, 64)
 assert (counts.answered, counts.refused, counts.findings) == (1, 1, 4), counts
+assert mutants_seen[0] == 7
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -22,20 +22,27 @@ public:
         touched_.resize(static_cast<std::size_t>(n_columns + 63) / 64, 0);
     }
 
-    template <class Index>
+    // Whether so few additions make a row that listing the words of the bitmap is cheaper than looking at all of them:
+    // rows times columns would grow with the square of the features.
+    bool is_few(std::int64_t n) const { return n < static_cast<std::int64_t>(touched_.size()) / 16; }
+
+    template <bool few, class Index>
     void add(float scale, const Index* columns, const float* values, std::int64_t n) {
         for (std::int64_t i = 0; i < n; ++i) {
             const auto c = static_cast<std::size_t>(columns[i]);
+            if constexpr (few)
+                if (touched_[c / 64] == 0) words_.push_back(c / 64);
             touched_[c / 64] |= std::uint64_t{1} << (c % 64);
             sums_[c] += scale * values[i];
         }
     }
 
     // Appends the row in column order, scaled to unit norm if asked, and starts the next.
+    template <bool few>
     void take(bool unit_rows, std::vector<std::int32_t>& columns, std::vector<float>& values) {
         const std::size_t first = values.size();
         double square = 0;
-        for (std::size_t word = 0; word < touched_.size(); ++word) {
+        const auto take_word = [&](std::size_t word) {
             for (std::uint64_t bits = touched_[word]; bits != 0; bits &= bits - 1) {
                 const std::size_t c = 64 * word + static_cast<std::size_t>(__builtin_ctzll(bits));
                 columns.push_back(static_cast<std::int32_t>(c));
@@ -44,6 +51,13 @@ public:
                 sums_[c] = 0.0f;
             }
             touched_[word] = 0;
+        };
+        if constexpr (few) {
+            std::sort(words_.begin(), words_.end());
+            for (const std::size_t word : words_) take_word(word);
+            words_.clear();
+        } else {
+            for (std::size_t word = 0; word < touched_.size(); ++word) take_word(word);
         }
         if (!unit_rows || square <= 0) return;
         const double norm = std::sqrt(square);
@@ -53,6 +67,7 @@ public:
 private:
     std::vector<float> sums_;
     std::vector<std::uint64_t> touched_;
+    std::vector<std::size_t> words_;
 };
 
 }  // namespace
@@ -73,13 +88,20 @@ CsrRows spmm(const CsrView<Index>& a, const CsrView<Index>& b, bool unit_rows, i
         const ScratchPool<RowSum>::Lease lease(sums);
         RowSum& sum = *lease;
         sum.resize(b.cols);
-        for (std::int64_t row = index * block_size; row < std::min(a.rows, (index + 1) * block_size); ++row) {
+        const auto add_row = [&]<bool few>(std::int64_t row) {
             for (Index i = a.indptr[row]; i < a.indptr[row + 1]; ++i) {
                 const Index inner = a.indices[i], start = b.indptr[inner];
-                sum.add(a.data[i], b.indices + start, b.data + start, b.indptr[inner + 1] - start);
+                sum.template add<few>(a.data[i], b.indices + start, b.data + start, b.indptr[inner + 1] - start);
             }
+            sum.template take<few>(unit_rows, block.columns, block.values);
+        };
+        for (std::int64_t row = index * block_size; row < std::min(a.rows, (index + 1) * block_size); ++row) {
+            std::int64_t n = 0;
+            for (Index i = a.indptr[row]; i < a.indptr[row + 1] && sum.is_few(n); ++i)
+                n += b.indptr[a.indices[i] + 1] - b.indptr[a.indices[i]];
             const std::size_t before = block.columns.size();
-            sum.take(unit_rows, block.columns, block.values);
+            if (sum.is_few(n)) add_row.template operator()<true>(row);
+            else add_row.template operator()<false>(row);
             indptr[static_cast<std::size_t>(row) + 1] = static_cast<std::int64_t>(block.columns.size() - before);
         }
     });

@@ -179,16 +179,19 @@ void CorpusCounts::select(std::int64_t min_df, std::int64_t max_df, int threads)
         });
     });
 
-    // Buckets of the first two bytes, in order, then each bucket sorted on its own.
-    constexpr std::size_t n_buckets = 1 << 16;
+    // Buckets of the first two bytes, in order, then each bucket sorted on its own; of few terms there is one.
+    std::size_t n_found = 0;
+    for (const auto& terms : found) n_found += terms.size();
+    const std::size_t n_buckets = n_found < 4096 ? 1 : 1 << 16;
+    const auto bucket_of = [&](const SelectedTerm& t) { return n_buckets == 1 ? 0 : t.key >> 48; };
     std::vector<std::uint32_t> start(n_buckets + 1, 0);
     for (const auto& terms : found)
-        for (const SelectedTerm& t : terms) ++start[(t.key >> 48) + 1];
+        for (const SelectedTerm& t : terms) ++start[bucket_of(t) + 1];
     accumulate(start);
     selected_.resize(start[n_buckets]);
     std::vector<std::uint32_t> next(start.begin(), start.end() - 1);
     for (const auto& terms : found)
-        for (const SelectedTerm& t : terms) selected_[next[t.key >> 48]++] = t;
+        for (const SelectedTerm& t : terms) selected_[next[bucket_of(t)]++] = t;
 
     auto before = [&](const SelectedTerm& a, const SelectedTerm& b) {
         if (a.key != b.key) return a.key < b.key;
@@ -201,7 +204,7 @@ void CorpusCounts::select(std::int64_t min_df, std::int64_t max_df, int threads)
     };
     selected_df_.resize(selected_.size());
     selected_tf_.resize(with_tf_ ? selected_.size() : 0);
-    constexpr std::size_t buckets_per_block = 64;
+    const std::size_t buckets_per_block = std::min<std::size_t>(64, n_buckets);
     parallel_for(static_cast<std::int64_t>(n_buckets / buckets_per_block), threads, [&](std::int64_t block, int) {
         const std::size_t begin = static_cast<std::size_t>(block) * buckets_per_block, end = begin + buckets_per_block;
         for (std::size_t b = begin; b < end; ++b)

@@ -33,9 +33,8 @@ def test_exceptions_keep_their_message(threads):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_interrupts_native_code(threads):
     code = f"""
-import signal, sys, time
+import sys
 from ramify import _core
-signal.signal(signal.SIGINT, signal.default_int_handler)
 print("ready", flush=True)
 try:
     _core.parallel_probe([1] * 6000, 0.01, {threads})

@@ -49,7 +49,7 @@ def test_invalid_ids_are_refused(ids, message):
 
 def test_no_rows_and_k_of_zero():
     assert ramify.Ranking(np.zeros((0, 3), int), np.zeros((0, 3)), 5).to_csr().shape == (0, 5)
-    with pytest.raises(ValueError, match="k must be at least 1"):
+    with pytest.raises(ValueError, match="k must be a positive integer"):
         ramify.Ranking.from_csr(sparse.csr_matrix((2, 2)), 0)
 
 

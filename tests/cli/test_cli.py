@@ -204,7 +204,6 @@ def test_interrupt(model):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # background jobs ignore it
     )
     process.stdin.write(b'{"text": "x"}\n')
     process.stdin.flush()

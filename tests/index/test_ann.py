@@ -112,6 +112,17 @@ def test_damaged_graphs_are_refused():
             AnnIndex.from_arrays(attempt, info)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_arrays_of_another_type_are_refused(method):
+    """Those of a checkpoint have the type that its file says."""
+    arrays, info = AnnIndex.build(clustered_vectors(300), AnnConfig(method=method), k=5).to_arrays()
+    for name in set(arrays) - {"ids"}:
+        for dtype in ("i1", "u4", "i8", "f4", "f8", ">i4", ">f4", "?"):
+            if arrays[name].dtype != np.dtype(dtype):
+                with pytest.raises(ModelFormatError, match=f"{name} of the nearest neighbor index has type"):
+                    AnnIndex.from_arrays({**arrays, name: arrays[name].astype(dtype)}, info)
+
+
 def test_faiss_reads_no_files(tmp_path, monkeypatch):
     import faiss
 

@@ -43,6 +43,26 @@ def test_sparse_products_against_scipy(seed, shape, density, index_types, thread
 
 
 @pytest.mark.native
+@pytest.mark.parametrize("unit_rows", [False, True])
+def test_products_with_many_columns_and_few_entries(unit_rows):
+    """Rows with few entries do not look at all columns, between others that do."""
+    rng = np.random.default_rng(0)
+    counts = rng.choice([0, 1, 5, 40, 400], 300)
+    indices = np.concatenate([np.sort(rng.choice(50_000, n, replace=False)) for n in counts]).astype(np.int32)
+    values = rng.standard_normal(len(indices)).astype(np.float32)
+    b = sparse.csr_matrix((values, indices, np.concatenate([[0], np.cumsum(counts)])), shape=(300, 50_000))
+    a = random_csr(rng, 500, 300, 0.01)
+    expected = a @ b
+    if unit_rows:
+        norms = np.sqrt(np.asarray(expected.multiply(expected).sum(axis=1)).ravel())
+        expected = sparse.diags(1 / np.where(norms > 0, norms, 1)) @ expected
+    found = native.matrix.spmm(a, b, 2, unit_rows=unit_rows)
+    assert found.has_canonical_format
+    assert np.array_equal(found.indptr, sparse.csr_matrix(expected).indptr)
+    assert abs(found - expected).max() < 1e-5
+
+
+@pytest.mark.native
 def test_sparse_products_have_the_same_bits_for_any_number_of_threads():
     rng = np.random.default_rng(0)
     a, b = random_csr(rng, 3000, 500, 0.02), random_csr(rng, 500, 2000, 0.03)

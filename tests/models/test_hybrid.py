@@ -237,7 +237,7 @@ def test_an_interrupted_training_resumes_from_the_checkpoints_of_the_members(dat
     )
     with pytest.raises(KeyboardInterrupt):
         resumable.fit(texts[:400], labels[:400])
-    assert list((tmp_path / "checkpoints" / "all").iterdir())
+    assert list((tmp_path / "checkpoints" / "all-xr-linear").iterdir())
     monkeypatch.setattr(xrlinear, "fit_ovr", train)
     found = resumable.fit(texts[:400], labels[:400])
     assert found.members_[0].checkpoint_dir == str(tmp_path / "checkpoints")

@@ -1,8 +1,10 @@
-"""Exceptions raised by Ramify."""
+"""Exceptions raised by Ramify, and the check of integers that are not parameters."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 
 class RamifyError(Exception):
@@ -25,6 +27,17 @@ if TYPE_CHECKING:
 
     class NotFittedError(RamifyError, ValueError, AttributeError):
         """A model or a feature extractor is used before `fit`; also scikit-learn's `NotFittedError`."""
+
+
+def check_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> int:
+    """Return an integer from `low` to `high`; raise a `ValueError` for anything else."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if is_integer and low <= value and (high is None or value <= high):
+        return int(value)
+    wanted = "a positive integer" if low == 1 else f"an integer of at least {low}"
+    raise ValueError(
+        f"{name} must be {wanted if high is None else f'an integer from {low} to {high:,}'}; got {value!r}"
+    )
 
 
 def not_fitted(estimator: object) -> NotFittedError:

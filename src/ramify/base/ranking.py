@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ramify.base.errors import DataError
+from ramify.base.errors import DataError, check_integer
 from ramify.base.extras import needed_for
 from ramify.base.html import html_table
-from ramify.base.sparse import as_csr, csr_from_parts, entry_rows, indptr_from_counts
+from ramify.base.sparse import MAX_COLUMNS, as_csr, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, Label
 
 SHOWN_ROWS, SHOWN_LABELS = 10, 5
@@ -118,12 +118,10 @@ class Ranking:
 
         Ties are broken by label id. A k that is larger than L, or so large that it would be mostly padding, is lowered.
         """
-        if k is not None and k < 1:
-            raise ValueError(f"k must be at least 1; got {k}")
+        k = None if k is None else check_integer(k, "k")
         matrix = as_csr(scores, "scores")
         longest = int(np.diff(matrix.indptr).max(initial=0))
-        k = max(1, longest) if k is None else k
-        k = min(int(k), matrix.shape[1], max(longest, _MAX_PADDED))
+        k = min(max(1, longest) if k is None else k, matrix.shape[1], max(longest, _MAX_PADDED))
         rows = entry_rows(matrix)
         order = np.lexsort((matrix.indices, -matrix.data, rows))
         ranks = np.arange(matrix.nnz) - matrix.indptr[rows]
@@ -189,13 +187,12 @@ class Ranking:
 
     def top(self, k: int) -> Ranking:
         """Return the first k columns."""
-        if k < 1:
-            raise ValueError(f"k must be at least 1; got {k}")
+        k = check_integer(k, "k")
         return replace(self, ids=self.ids[:, :k], scores=self.scores[:, :k])
 
     def padded(self, k: int) -> Ranking:
         """Return the ranking with k columns or more: the further ones are empty."""
-        missing = ((0, 0), (0, max(0, k - self.k)))
+        missing = ((0, 0), (0, max(0, check_integer(k, "k", high=MAX_COLUMNS) - self.k)))
         ids, scores = (
             np.pad(self.ids, missing, constant_values=-1),
             np.pad(self.scores, missing, constant_values=-np.inf),

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from ramify import native
-from ramify.base.errors import DataError
+from ramify.base.errors import DataError, check_integer
 from ramify.base.sparse import as_csr, ascends, csr_from_parts, entry_rows, indptr_from_counts
 from ramify.base.threads import resolve_threads
 from ramify.base.types import BoolArray, Csr, FloatArray, IntArray, LongArray
@@ -62,6 +62,7 @@ class LabelGraph:
     @classmethod
     def from_clusters(cls, cluster_of: IntArray, n_clusters: int) -> LabelGraph:
         """Graph of a partition: each label is connected to its cluster cluster_of (L,), with score 1."""
+        n_clusters = check_integer(n_clusters, "n_clusters", 1, np.iinfo(np.int32).max)
         labels = np.argsort(cluster_of, kind="stable").astype(np.int32)
         indptr = indptr_from_counts(np.bincount(cluster_of, minlength=n_clusters))
         return cls(indptr, labels, np.zeros(len(labels), np.float32), len(cluster_of))
@@ -106,7 +107,7 @@ class LabelGraph:
         if threshold is not None:
             keep = np.exp(self.scores) >= threshold
         elif top is not None:
-            keep = self._ranks(clusters) < top
+            keep = self._ranks(clusters) < check_integer(top, "top", 0)
         else:
             order = np.lexsort((-self.scores, rank_of_label))
             keep = np.zeros(len(self.labels), bool)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.errors import DataError, ModelFormatError, check_integer
 from ramify.base.sparse import as_csr, ascends, csr_from_parts, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
@@ -61,6 +61,7 @@ class LabelTree:
     @classmethod
     def flat(cls, n_labels: int) -> LabelTree:
         """Tree with every label directly under the root, as in one-vs-all."""
+        n_labels = check_integer(n_labels, "n_labels", 0, np.iinfo(np.int32).max)
         return cls((np.array([0, n_labels], np.int64),), np.arange(n_labels, dtype=np.int32), n_labels)
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ramify import native
-from ramify.base.errors import DataError
+from ramify.base.errors import DataError, check_integer
 from ramify.base.ranking import Ranking
 from ramify.base.types import AnyArray, BoolArray, ByteArray, Csr, DoubleArray
 from ramify.io.labels import LabelVocabulary, align_labels
@@ -120,9 +120,8 @@ def compare(
     y_train : training labels or `LabelCounts` in the order of A's labels; for the table by decile
     k : largest cutoff; those of 1, 3, 5 and 10 below it are shown, too
     """
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(f"k must be a positive integer; got {k!r}")
-    ks = [*(cutoff for cutoff in (1, 3, 5, 10) if cutoff < k), int(k)]
+    k = check_integer(k, "k")
+    ks = [*(cutoff for cutoff in (1, 3, 5, 10) if cutoff < k), k]
     if any(ranking.k < min(ks[-1], ranking.n_labels) for ranking in (a, b)):
         raise DataError(f"both rankings need at least {ks[-1]} labels of each row; they have {a.k} and {b.k}")
     a, b = _with_common_ids(a, b)

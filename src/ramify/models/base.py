@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from ramify.base.config import Config, param
-from ramify.base.errors import DataError, ModelFormatError, not_fitted
+from ramify.base.errors import DataError, ModelFormatError, check_integer, not_fitted
 from ramify.base.ranking import Ranking, strictly_descending
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
@@ -154,12 +154,11 @@ class Model(Estimator, Config):
         allow, deny : labels, or names of the catalogue, that a row may and must not get: one collection for all rows,
             a `LabelFilter`, or a list with a collection, a `LabelFilter` or None for each row
         """
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise ValueError(f"k must be a positive integer; got {k!r}")
+        k = check_integer(k, "k")
         inputs = self._check_predict_inputs(X)
         calibration = check_calibrated(self) if probabilities else None
         filters = RowFilters.of(self, allow, deny, len(inputs))
-        ids, _, scores = rank_labels(self, inputs, min(int(k), self.n_labels), filters, calibration)
+        ids, _, scores = rank_labels(self, inputs, min(k, self.n_labels), filters, calibration)
         return self._ranking(ids, scores, is_calibrated=probabilities)
 
     @available_if_calibrated

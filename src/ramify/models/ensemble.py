@@ -20,6 +20,7 @@ from ramify.io.labels import align_labels
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.ranking import ndcg_by_row
 from ramify.models.base import Model
+from ramify.models.member_checkpoints import MemberCheckpoints
 from ramify.models.members import describe_members, load_members, members_of, save_members
 from ramify.models.training_data import TrainingData
 from ramify.rank.combine import MIN_WIDTH, Combination, combine_rankings, member_width
@@ -54,6 +55,10 @@ class Ensemble(Model):
         "weight of each model; None: equal weights; 'validation': chosen on rows that no model is trained on",
     )
     validation_size: int = param(2000, "rows held out if weights='validation', at most a tenth of the data", low=1)
+    checkpoint_dir: str | None = param(
+        None,
+        "directory for checkpoints of trained models; an interrupted training resumes from there, to the same bits",
+    )
 
     def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
         return sum(model._training_bytes(inputs, Y) for model in self.models)  # all are kept
@@ -108,13 +113,16 @@ class Ensemble(Model):
             if self.weights == "validation" or len(held) >= MIN_CALIBRATION_ROWS:
                 rows, validation = others, held
         weights = None if data.sample_weight is None else data.sample_weight[rows]
-        train = take_rows(inputs, rows).data
-        self.models_ = [model.clone().fit(train, Y[rows], sample_weight=weights) for model in self.models]
+        train, checkpoints = take_rows(inputs, rows).data, MemberCheckpoints(self.checkpoint_dir, self, data)
+        self.models_ = [
+            checkpoints.fit(model, f"model {i}", train, Y[rows], weights, None) for i, model in enumerate(self.models)
+        ]
         self.weights_ = self._given_weights()
         if len(validation):
             self._fit_combination(take_rows(inputs, validation).data, Y[validation])
         for model in self.models_:
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
+        checkpoints.clear()
 
     @property
     def _needs_probabilities(self) -> bool:

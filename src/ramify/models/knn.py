@@ -19,7 +19,7 @@ import numpy as np
 
 from ramify import native
 from ramify.base.config import param
-from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.errors import DataError, ModelFormatError, check_integer
 from ramify.base.sparse import ascends, keep_entries
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, ByteArray, Csr, FloatArray, IntArray
@@ -148,10 +148,13 @@ class KNN(FeatureModel):
     def nearest(self, X: Any, k: int | None = None) -> tuple[IntArray, FloatArray]:
         """Rows and cosine similarities (n, k) of the nearest training samples, padded with -1 and -inf.
 
-        Without k these are the samples that vote: `n_neighbors`, or all if there are fewer.
+        Without k these are the samples that vote: `n_neighbors`, or all if there are fewer. A k beyond the number of
+        training samples is lowered to it.
         """
         inputs = self._check_predict_inputs(X)
-        return self._neighbors(inputs) if k is None else self._nearest(inputs, k)
+        if k is None:
+            return self._neighbors(inputs)
+        return self._nearest(inputs, min(check_integer(k, "k"), len(self.label_indptr_) - 1))
 
     def _neighbors(self, inputs: Inputs) -> tuple[IntArray, FloatArray]:
         """Return the samples that vote."""

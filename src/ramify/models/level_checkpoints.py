@@ -36,7 +36,7 @@ class LevelCheckpoints:
 
     def __init__(self, directory: str | None, settings: dict[str, Any], data: Any) -> None:
         self._paths = CheckpointDirectory(directory)
-        self._key = _key(directory, settings, data)
+        self._key = training_key(directory, settings, data)
 
     def load(self, index: int, tree: LabelTree, above: Sequence[PackedLevel], n_sparse: int) -> Levels | None:
         """Return the level of tree `index` below the levels `above`, if it is finished; None: it has to be trained."""
@@ -83,7 +83,7 @@ class PartCheckpoints:
 
     def __init__(self, directory: str | None, settings: dict[str, Any], data: Any, n_parts: int) -> None:
         self._paths = CheckpointDirectory(directory)
-        self._key = _key(directory, settings, data)
+        self._key = training_key(directory, settings, data)
         self.n_parts = 1 if directory is None else n_parts
 
     def load(self, part: int, shape: tuple[int, int]) -> Csr | None:
@@ -126,8 +126,8 @@ class PartCheckpoints:
         self._paths.clear()
 
 
-def _key(directory: str | None, settings: dict[str, Any], data: Any) -> str:
-    """Return what identifies a training."""
+def training_key(directory: str | None, settings: dict[str, Any], data: Any) -> str:
+    """Return what identifies a training: parameters and data that its result depends on."""
     return "" if directory is None else json.dumps(settings, sort_keys=True) + _digest(data)
 
 

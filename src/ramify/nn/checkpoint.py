@@ -40,13 +40,8 @@ def load_checkpoint(path: Path, key: str) -> Checkpoint | None:
     if not path.exists():
         return None
     store = Store(path, verify=True)
-    state = store.state
-    if store.kind != KIND or state.get("key") != key:
-        raise ModelFormatError(
-            f"{path} is the checkpoint of another training (other data or other parameters); remove it, or choose "
-            "another directory"
-        )
-    groups, values = state.get("groups"), state.get("values")
+    check_key(store, key)
+    groups, values = store.state.get("groups"), store.state.get("values")
     if not isinstance(values, dict) or not isinstance(groups, dict) or not all(map(_are_names, groups.values())):
         raise ModelFormatError(f"the manifest of {path} does not describe a checkpoint; remove the directory")
 
@@ -56,6 +51,15 @@ def load_checkpoint(path: Path, key: str) -> Checkpoint | None:
 
     arrays = {group: {name: read(f"{group}-{name}") for name in names} for group, names in groups.items()}
     return Checkpoint(arrays, values)
+
+
+def check_key(store: Store, key: str) -> None:
+    """Refuse what is not a checkpoint of the training that `key` identifies."""
+    if store.kind != KIND or store.state.get("key") != key:
+        raise ModelFormatError(
+            f"{store.path} is the checkpoint of another training (other data or other parameters); remove it, or "
+            "choose another directory"
+        )
 
 
 def _are_names(names: Any) -> bool:

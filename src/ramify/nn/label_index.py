@@ -120,6 +120,7 @@ class LabelIndex:
         index = AnnIndex.from_arrays({**parts, "ids": ids}, info)
         if index.dim != dim:
             raise ModelFormatError(f"the index has vectors of dimension {index.dim}; the encoder {dim}")
+        _check_distinct(index, frequent)
         return cls(index, frequent, embeddings)
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
@@ -133,10 +134,14 @@ class LabelIndex:
         """Open what `save_to` wrote, for labels with embeddings (n_labels, dim)."""
         index = AnnIndex.load_from(store, info, prefix, dim, n_labels)
         frequent = store.array(f"{prefix}frequent", np.int32, ndim=1, bounds=(0, max(1, n_labels)))
-        if len(np.unique(np.concatenate([index.ids, frequent]))) != len(index) + len(frequent):
-            raise ModelFormatError(f"{store.path}: the index contains a label twice")
+        _check_distinct(index, frequent)
         embeddings = store.array(f"{prefix}frequent_embeddings", np.float32, shape=(len(frequent), dim))
         return cls(index, frequent, embeddings)
+
+
+def _check_distinct(index: AnnIndex, frequent: IntArray) -> None:
+    if len(np.unique(np.concatenate([index.ids, frequent]))) != len(index) + len(frequent):
+        raise ModelFormatError("the index of label embeddings contains a label twice")
 
 
 def _max_frequent(k: int) -> int:

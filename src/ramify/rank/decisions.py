@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.errors import DataError, ModelFormatError, check_integer
 from ramify.base.types import BoolArray, FloatArray, IntArray, LongArray
 from ramify.io.store import Store, StoreWriter
 from ramify.rank.conformal import hoeffding_bentkus, largest_mean
@@ -73,8 +73,8 @@ class TopK(DecisionRule):
     k: int | None = None
 
     def __post_init__(self) -> None:
-        if self.k is not None and (isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 1):
-            raise ValueError(f"TopK.k must be a positive integer; got {self.k!r}")
+        if self.k is not None:
+            check_integer(self.k, "TopK.k")
 
     @property
     def width(self) -> int:

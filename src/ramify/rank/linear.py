@@ -18,7 +18,7 @@ from scipy import sparse
 
 from ramify import native
 from ramify.base.config import Config, param
-from ramify.base.errors import DataError
+from ramify.base.errors import DataError, check_integer
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr, ascends, csr_from_parts, same_pattern
 from ramify.base.threads import resolve_threads
@@ -160,6 +160,9 @@ def fit_ovr(
     W : (L × (d + 1)) CSR, the bias in the last column
     """
     config = config or LinearConfig()
+    seed = check_integer(seed, "seed", 0) % 2**64
+    n_parts = check_integer(part[1], "the number of parts", high=2**31 - 1)
+    part = check_integer(part[0], "the part", 0, n_parts - 1), n_parts
     mixed = Mixed.of(X)
     n_labels = Y.shape[1]
     indptr = np.array([0, n_labels], np.int64) if clusters is None else np.ascontiguousarray(clusters, np.int64)

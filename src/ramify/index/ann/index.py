@@ -15,8 +15,8 @@ import numpy as np
 
 from ramify import native
 from ramify.base.config import Config, param
-from ramify.base.errors import DataError, ModelFormatError
-from ramify.base.threads import blas_threads
+from ramify.base.errors import DataError, ModelFormatError, check_integer
+from ramify.base.threads import blas_threads, resolve_threads
 from ramify.base.types import AnyArray, BoolArray, FloatArray, IntArray
 from ramify.index.ann import faiss_index, ivf
 from ramify.index.ann.faiss_index import QUERY_BLOCK, FaissIndex
@@ -116,9 +116,10 @@ class AnnIndex:
         ids : (n,) ids of the vectors; None: 0 … n - 1
         queries : (m, D) queries like those to come, on which the recall is measured; None: the vectors themselves
         """
-        n = len(vectors)
+        n, threads = len(vectors), resolve_threads(threads)
         if n == 0:
             raise DataError("a nearest neighbor index needs at least one vector")
+        k, seed = check_integer(k, "k"), check_integer(seed, "seed", 0)
         if not np.isfinite(vectors).all():
             raise DataError("the vectors of a nearest neighbor index contain NaN or infinity")
         ids = np.arange(n, dtype=np.int32) if ids is None else np.ascontiguousarray(ids, np.int32)
@@ -242,6 +243,11 @@ class AnnIndex:
         method = _method_of(info)
         if not {"ids", *ARRAYS[method]} <= set(arrays):
             raise ModelFormatError(f"the nearest neighbor index ({method}) lacks some of its arrays")
+        for name, dtype in ARRAYS[method].items():
+            if arrays[name].dtype != dtype:
+                raise ModelFormatError(
+                    f"{name} of the nearest neighbor index has type {arrays[name].dtype}, not {np.dtype(dtype)}"
+                )
         ids = arrays["ids"]
         if not (
             type(info.get("search_width")) is int

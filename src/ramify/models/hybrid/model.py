@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -33,6 +32,7 @@ from ramify.models.hybrid.pairs import OWN, Pairs, feature_names, make_pairs, ra
 from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
 from ramify.models.knn import KNN
 from ramify.models.label_matcher import LabelMatcher
+from ramify.models.member_checkpoints import MemberCheckpoints
 from ramify.models.members import describe_members, load_members, members_of, save_members
 from ramify.models.training_data import TrainingData
 from ramify.models.xrlinear import XRLinear
@@ -90,6 +90,10 @@ class Hybrid(Model):
         "them, but ranks others lower; the best label stays in its place; 1: their scores are probabilities, too",
         above=0,
     )
+    checkpoint_dir: str | None = param(
+        None,
+        "directory for checkpoints of trained members; an interrupted training resumes from there, to the same bits",
+    )
 
     # ---- training ----
 
@@ -118,7 +122,7 @@ class Hybrid(Model):
 
     def _fit(self, data: TrainingData) -> None:
         members = self.members or self._default_members(data.inputs, data.catalogue is not None)
-        names = data.names_by_id()
+        names, checkpoints = data.names_by_id(), MemberCheckpoints(self.checkpoint_dir, self, data)
         folds = fold_rows(data.Y, self.n_folds, self.max_rows, self.seed)
         is_open = self.labels == "catalogue"
         out_of_fold = OutOfFold(_keys(members))
@@ -126,7 +130,7 @@ class Hybrid(Model):
             Y = data.Y[rows]
             if is_open:
                 Y = hide_labels(Y, self.hidden, self.seed + i)
-            models = self._fit_members(members, data, rows, Y, names, f"fold-{i + 1}")
+            models = self._fit_members(members, data, rows, Y, names, checkpoints, f"fold {i + 1}")
             counts = np.bincount(Y.indices, minlength=Y.shape[1])
             weights = None if data.sample_weight is None else data.sample_weight[held]
             held_inputs = take_rows(data.inputs, held)
@@ -144,8 +148,9 @@ class Hybrid(Model):
         )  # fmt: skip
         self.summary_ = out_of_fold.summary()
         self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
-        self.members_ = self._fit_members(members, data, np.arange(len(data.inputs)), data.Y, names, "all")
-        counts = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
+        rows = np.arange(len(data.inputs))
+        self.members_ = self._fit_members(members, data, rows, data.Y, names, checkpoints, "all")
+        checkpoints.clear()
         for model in self.members_:
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
             model.catalogue_ = None
@@ -158,20 +163,16 @@ class Hybrid(Model):
         rows: LongArray,
         Y: Csr,
         names: LabelCatalogue | None,
-        training: str,
+        checkpoints: MemberCheckpoints,
+        stage: str,
     ) -> list[Model]:
-        """Train the members on some rows; each training has a directory of its own for checkpoints."""
+        """Train the members on some rows."""
         weights = None if data.sample_weight is None else data.sample_weight[rows]
         inputs = take_rows(data.inputs, rows).data
-        models = []
-        for member in members:
-            model = member.clone()
-            directory = getattr(model, "checkpoint_dir", None)
-            if directory is not None:
-                model.set_params(checkpoint_dir=str(Path(directory) / training))
-            model.fit(inputs, Y, sample_weight=weights, label_catalogue=names)
-            models.append(model if directory is None else model.set_params(checkpoint_dir=directory))
-        return models
+        return [
+            checkpoints.fit(member, f"{stage} {key}", inputs, Y, weights, names)
+            for member, key in zip(members, _keys(members), strict=True)
+        ]
 
     # ---- prediction ----
 
