@@ -249,7 +249,7 @@ def test_groups_are_measured_as_the_whole(run, tmp_path):
     assert "by lang" in shown
 
 
-def test_the_card_of_a_calibrated_model(run):
+def test_the_card_of_a_calibrated_model(run, tmp_path):
     card = run("card", "model", "--data", "test.jsonl").out
     for text in (
         "from 400 rows",
@@ -261,9 +261,10 @@ def test_the_card_of_a_calibrated_model(run):
     ):
         assert text in card
     assert "none: raw scores" in run("card", "raw").out
-    run("train", "knn", "train.jsonl", "--out", "knn")
+    neighbors = str(tmp_path / "knn")
+    run("train", "knn", "train.jsonl", "--out", neighbors)
     for command in ("inspect", "card"):
-        assert "the scores estimate them" in run(command, "knn").out
+        assert "the scores estimate them" in run(command, neighbors).out
 
 
 def test_an_estimate_and_further_seeds_leave_checkpoints_alone(files, run, tmp_path, monkeypatch):
