@@ -43,7 +43,7 @@ SPACES: dict[str, Space] = {
     "xr-linear": {
         **LINEAR,
         "tree.max_leaf_size": Choice(values=(50, 100, 200, 400)),
-        "matcher_kept": Choice(values=(3, 5, 8)),
+        "matcher_kept": Choice(values=(3, 4, 8)),
     },
     "one-vs-all": LINEAR,
     "neural-one-vs-all": TRAINING,

@@ -104,7 +104,7 @@ class XRLinear(TrainedTreeModel, LinearModel):
         0.2, "`negative_fraction` of the classifiers of inner nodes, which have samples in plenty", above=0, high=1
     )
     matcher_kept: int = param(
-        5,
+        4,
         "matcher: best clusters of a sample that always take it as a negative; the cluster of rank r takes it with "
         "probability matcher_kept / r, weighted by the inverse; raising it is slower",
         low=0,
