@@ -224,11 +224,14 @@ def test_damaged_blocks_are_refused_by_the_search(saved):
 
 
 def test_the_ranker_sees_features_of_its_own(pydoc, tmp_path):
-    """By default stems and parts beside words; a model that was saved without them uses those of the encoder."""
+    """Stems and parts beside words, also where the encoder sees words alone; a model that was saved without them uses
+    those of the encoder.
+    """
     train = pydoc.split("train")
     X, y, new = train.texts[:400], train.labels()[:400], train.texts[400:420]
     training = ramify.TrainingConfig(epochs=2, min_steps=10, validation_size=0)
     options = {"encoder": ramify.BagEncoder(dim=16), "stage1": training, "stages": 1, "ranker": "sparse", "verbose": 0}
+    options["features"] = ramify.features.word_features()
     own, shared = (ramify.Elias(**options, **more).fit(X, y) for more in ({}, {"ranker_features": None}))
     assert own.ranker_features_.n_features > own.features_.n_features
     assert shared.ranker_features_ is None
