@@ -7,6 +7,7 @@
 #include "bindings/common.h"
 #include "linear/balanced_2means.h"
 #include "linear/beam.h"
+#include "linear/beam_batch.h"
 #include "linear/bilinear.h"
 #include "linear/boosted.h"
 #include "linear/candidates.h"
@@ -225,6 +226,7 @@ public:
         for (std::size_t i = 0; i < 256; ++i)
             level.max_weight = std::max(level.max_weight, std::abs(codebook.data()[i]));
         model_.levels.push_back(std::move(level));
+        batch_weights_ = std::make_unique<BatchWeights>(model_.levels.size());
         kept_.emplace_back(children, block_starts, table, codebook, bias, dense);
     }
 
@@ -247,7 +249,8 @@ public:
         return with_csr(indptr, indices, data.data(), n_sparse_, [&]<class Index>(const CsrView<Index>& view) {
             return give_ranking(static_cast<std::size_t>(view.rows), k, [&](std::int32_t* ids, float* scores) {
                 beam_search(model_, QueryRows<Index>{view, dense.data()},
-                            {depth, beam_size, k, max_gap, mask ? mask->data() : nullptr}, threads, ids, scores);
+                            {depth, beam_size, k, max_gap, mask ? mask->data() : nullptr}, threads, *batch_weights_,
+                            ids, scores);
             });
         });
     }
@@ -273,6 +276,7 @@ private:
     }
 
     BeamModel model_;
+    std::unique_ptr<BatchWeights> batch_weights_;
     std::int64_t n_sparse_;
     std::optional<In<std::int32_t>> labels_;
     std::vector<std::tuple<In<std::int64_t>, In<std::uint32_t>, In<std::uint8_t>, In<float>, In<float>, In2<float>>>

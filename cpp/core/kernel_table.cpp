@@ -19,6 +19,7 @@ extern const DotCodes dot_codes;
 extern const SolveLabels solve_labels;
 extern const CollectHits collect_hits;
 extern const AddHits add_hits;
+extern const ScoreChunk score_chunk;
 extern const HingeScores hinge_scores;
 extern const FindOver find_over;
 extern const ScoreFeatures score_features;
@@ -26,9 +27,9 @@ extern const LayerKernels layer_kernels;
 extern const BoostedSums boosted_sums;
 
 const HotKernels& kernels() {
-    static const HotKernels table{scan_text, mark_hits,      add_scaled,    add_scaled_4, adam,     dot,
-                                  dot_4,     dot_codes,      solve_labels,  collect_hits, add_hits, hinge_scores,
-                                  find_over, score_features, layer_kernels, boosted_sums};
+    static const HotKernels table{scan_text,    mark_hits, add_scaled,     add_scaled_4,  adam,        dot,
+                                  dot_4,        dot_codes, solve_labels,   collect_hits,  add_hits,    score_chunk,
+                                  hinge_scores, find_over, score_features, layer_kernels, boosted_sums};
     return table;
 }
 

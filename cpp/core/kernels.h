@@ -26,6 +26,7 @@ struct HotKernels {
     SolveLabels solve_labels;
     CollectHits collect_hits;
     AddHits add_hits;
+    ScoreChunk score_chunk;
     HingeScores hinge_scores;
     FindOver find_over;
     ScoreFeatures score_features;

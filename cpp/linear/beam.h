@@ -58,9 +58,10 @@ struct BeamOptions {
 
 // The k best labels of each row: ids (rows, k), padded with -1, and log scores (rows, k), padded with -inf. A depth
 // below the number of levels gives the best nodes of that level instead.
+class BatchWeights;  // beam_batch.h
 template <class Index>
 void beam_search(const BeamModel& model, const QueryRows<Index>& queries, const BeamOptions& options, int threads,
-                 std::int32_t* ids, float* scores);
+                 BatchWeights& batch_weights, std::int32_t* ids, float* scores);
 
 // Log scores of given labels, without a beam: those of row i are labels[indptr[i]] ... labels[indptr[i + 1] - 1]. The
 // leaves of label l are leaves[leaf_indptr[l]] ... leaves[leaf_indptr[l + 1] - 1].

@@ -122,12 +122,20 @@ bool collect(const PackedView& level, const ActiveChunks& active, const std::int
 }
 
 #if defined(__AVX512F__)
+// The weights of the lanes of a mask, from their codes.
+inline __m512 expand(const std::uint8_t* codes, __mmask16 lanes, int mantissa_bits) {
+    const __m512i one = _mm512_set1_epi32(127 << 23), low = _mm512_set1_epi32(127), high = _mm512_set1_epi32(128);
+    const __m512i code = _mm512_maskz_expand_epi32(
+        lanes, _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
+    const __m512i magnitude = _mm512_sll_epi32(_mm512_and_si512(code, low), _mm_cvtsi32_si128(23 - mantissa_bits));
+    const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(code, high), 24);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_or_si512(magnitude, sign), one));
+}
+
 // Adds rows with masks. The sums of 16 n columns stay in registers: through memory, each row would wait for the stores
 // of the one before.
 template <int n>
 void add_rows_of(const Hit* hits, std::int64_t n_hits, std::int64_t n_bytes, int mantissa_bits, float* sums) {
-    const __m512i one = _mm512_set1_epi32(127 << 23), low = _mm512_set1_epi32(127), high = _mm512_set1_epi32(128);
-    const __m128i shift = _mm_cvtsi32_si128(23 - mantissa_bits);
     const std::uint32_t last_mask = n_bytes % 2 == 0 ? 0xffff : 0xff;  // an odd mask is followed by codes
     __m512 sum[n];
     for (int g = 0; g < n; ++g) sum[g] = _mm512_loadu_ps(sums + 16 * g);
@@ -138,11 +146,7 @@ void add_rows_of(const Hit* hits, std::int64_t n_hits, std::int64_t n_bytes, int
         for (int g = 0; g < n; ++g) {
             const std::uint32_t bits = read<std::uint16_t>(mask + 2 * g) & (g + 1 == n ? last_mask : 0xffffu);
             const auto lanes = static_cast<__mmask16>(bits);
-            const __m512i code = _mm512_maskz_expand_epi32(
-                lanes, _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes))));
-            const __m512i magnitude = _mm512_sll_epi32(_mm512_and_si512(code, low), shift);
-            const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(code, high), 24);
-            const __m512 weight = _mm512_castsi512_ps(_mm512_add_epi32(_mm512_or_si512(magnitude, sign), one));
+            const __m512 weight = expand(codes, lanes, mantissa_bits);
             sum[g] = _mm512_mask_add_ps(sum[g], lanes, sum[g], _mm512_mul_ps(by, weight));
             codes += __builtin_popcount(bits);
         }
@@ -184,6 +188,105 @@ void add(Hit* hits, std::int64_t n, std::int64_t width, int mantissa_bits, float
 #endif
 }
 
+// Finds the rows of a chunk that its visitors have features for, and sorts them: the visitors of row r are
+// by_row[ends[r]] ... by_row[ends[r + 1] - 1].
+void find_rows(const ChunkView& chunk, const Visitor* visitors, std::int64_t n_visitors, const ChunkScratch& scratch) {
+    std::uint32_t* const counts = scratch.ends + 1;  // counts[r + 1]: of row r
+    for (std::int64_t r = 0; r <= chunk.n_rows; ++r) scratch.ends[r] = 0;
+    scratch.ends[chunk.n_rows + 1] = 0;
+    FoundRow* found = scratch.found;
+    for (std::int64_t v = 0; v < n_visitors; ++v) {
+        const Visitor visitor = visitors[v];
+        std::int64_t n = 0;
+        for (std::int64_t i = 0; i < visitor.n; ++i) {
+            const auto f = static_cast<std::uint32_t>(visitor.features[i]);
+            const ChunkWord word = chunk.words[f / 64];
+            const std::uint64_t upto = word.bits << (63 - f % 64);  // the bit of f is the top one
+            const std::uint32_t row = word.rows_before + static_cast<std::uint32_t>(__builtin_popcountll(upto));
+            found[n] = {row, visitor.values[i]};  // one more than its id, for the feature that comes first
+            n += static_cast<std::int64_t>(upto >> 63);
+            counts[row] += static_cast<std::uint32_t>(upto >> 63);
+        }
+        scratch.n_found[v] = static_cast<std::uint32_t>(n);
+        found += n;
+    }
+    for (std::int64_t r = 0; r < chunk.n_rows; ++r) counts[r + 1] += counts[r];
+    found = scratch.found;
+    for (std::int64_t v = 0; v < n_visitors; ++v)
+        for (std::uint32_t i = 0; i < scratch.n_found[v]; ++i, ++found)
+            scratch.by_row[counts[found->id - 1]++] = {static_cast<std::uint32_t>(v), found->value};
+}
+
+// Adds a row of n weights for all visitors that have its feature, column by column.
+void add_columns(const FoundRow* visitors, const FoundRow* end, const std::uint8_t* codes, const std::uint8_t* columns,
+                 std::int64_t n, int mantissa_bits, std::int64_t stride, float* sums) {
+    for (std::int64_t i = 0; i < n; ++i) {
+        const float weight = decode(codes[i], mantissa_bits);
+        float* const column = sums + columns[i];
+        for (const FoundRow* v = visitors; v < end; ++v) column[v->id * stride] += v->value * weight;
+    }
+}
+
+#if defined(__AVX512F__)
+// The same for a row with a mask, unpacked to 16 n columns.
+template <int n>
+void add_masked(const FoundRow* visitors, const FoundRow* end, const std::uint8_t* mask, std::int64_t n_bytes,
+                int mantissa_bits, float* sums) {
+    const std::uint8_t* codes = mask + n_bytes;
+    const std::uint32_t last_mask = n_bytes % 2 == 0 ? 0xffff : 0xff;  // an odd mask is followed by codes
+    __m512 weight[n];
+    __mmask16 lanes[n];
+    for (int g = 0; g < n; ++g) {
+        const std::uint32_t bits = read<std::uint16_t>(mask + 2 * g) & (g + 1 == n ? last_mask : 0xffffu);
+        lanes[g] = static_cast<__mmask16>(bits);
+        weight[g] = expand(codes, lanes[g], mantissa_bits);
+        codes += __builtin_popcount(bits);
+    }
+    for (const FoundRow* v = visitors; v < end; ++v) {
+        float* const row = sums + v->id * (16 * n);
+        const __m512 by = _mm512_set1_ps(v->value);
+        for (int g = 0; g < n; ++g) {
+            const __m512 sum = _mm512_loadu_ps(row + 16 * g);
+            _mm512_storeu_ps(row + 16 * g, _mm512_mask_add_ps(sum, lanes[g], sum, _mm512_mul_ps(by, weight[g])));
+        }
+    }
+}
+
+using AddMasked = void (*)(const FoundRow*, const FoundRow*, const std::uint8_t*, std::int64_t, int, float*);
+constexpr AddMasked add_masked_of[] = {add_masked<1>,  add_masked<2>,  add_masked<3>,  add_masked<4>,
+                                       add_masked<5>,  add_masked<6>,  add_masked<7>,  add_masked<8>,
+                                       add_masked<9>,  add_masked<10>, add_masked<11>, add_masked<12>,
+                                       add_masked<13>, add_masked<14>, add_masked<15>, add_masked<16>};
+#endif
+
+void score(const ChunkView& chunk, const Visitor* visitors, std::int64_t n_visitors, std::int64_t width,
+           int mantissa_bits, const ChunkScratch& scratch, std::int64_t stride, float* sums) {
+    find_rows(chunk, visitors, n_visitors, scratch);
+    const std::int64_t n_bytes = mask_bytes(width);
+    for (std::int64_t i = 0; i < chunk.n_rows; ++i) {
+        const std::uint32_t r = chunk.order[i];
+        const FoundRow *const from = scratch.by_row + scratch.ends[r], *const end =
+                                                                           scratch.by_row + scratch.ends[r + 1];
+        if (from == end) continue;
+        const std::uint8_t* row = chunk.rows + chunk.starts[i];
+        const std::int64_t n = *row++ + 1;
+        if (n < n_bytes) {
+            add_columns(from, end, row, row + n, n, mantissa_bits, stride, sums);
+            continue;
+        }
+#if defined(__AVX512F__)
+        add_masked_of[stride / 16 - 1](from, end, row, n_bytes, mantissa_bits, sums);
+#else
+        std::uint8_t columns[chunk_width];
+        std::int64_t n_columns = 0;
+        for (std::int64_t b = 0; b < n_bytes; ++b)
+            for (std::uint32_t bits = row[b]; bits != 0; bits &= bits - 1)
+                columns[n_columns++] = static_cast<std::uint8_t>(8 * b + __builtin_ctz(bits));
+        add_columns(from, end, row + n_bytes, columns, n_columns, mantissa_bits, stride, sums);
+#endif
+    }
+}
+
 template <int power>
 void hinge_of(float* margins, std::int64_t n, float parent, bool are_labels) {
     for (std::int64_t j = 0; j < n; ++j) {
@@ -223,6 +326,8 @@ extern const CollectHits collect_hits;
 const CollectHits collect_hits = collect;
 extern const AddHits add_hits;
 const AddHits add_hits = add;
+extern const ScoreChunk score_chunk;
+const ScoreChunk score_chunk = score;
 extern const HingeScores hinge_scores;
 const HingeScores hinge_scores = hinge;
 extern const FindOver find_over;

@@ -48,6 +48,47 @@ using CollectHits = bool (*)(const PackedView& level, const ActiveChunks& active
 // hits.
 using AddHits = void (*)(Hit* hits, std::int64_t n, std::int64_t width, int mantissa_bits, float* sums);
 
+// 64 features of a chunk.
+struct ChunkWord {
+    std::uint64_t bits = 0;  // bit i: the chunk has a row of the i-th
+    std::uint32_t rows_before = 0;
+};
+
+// The weights of one chunk (chunk_weights.h).
+struct ChunkView {
+    const ChunkWord* words = nullptr;
+    const std::uint32_t* order = nullptr;   // (n_rows) rows in the order of adding
+    const std::uint32_t* starts = nullptr;  // (n_rows) in bytes, in the same order
+    const std::uint8_t* rows = nullptr;     // as in packed.h, in the same order
+    std::int64_t n_rows = 0;
+};
+
+// A row of the queries that visits a chunk.
+struct Visitor {
+    const std::int32_t* features;  // as the chunk numbers them
+    const float* values;           // times the scale of the level
+    std::int64_t n;
+};
+
+struct FoundRow {
+    std::uint32_t id;  // of the row of weights, or of the visitor
+    float value;
+};
+
+// Working memory of `score_chunk`.
+struct ChunkScratch {
+    std::uint32_t* ends;     // (n_rows + 2)
+    FoundRow* found;         // one more than the visitors have features
+    FoundRow* by_row;        // as many
+    std::uint32_t* n_found;  // (n_visitors)
+};
+
+// sums[v * stride + column] += value * weight for all visitors. The stride is the width of the chunk, rounded up to a
+// multiple of 16.
+using ScoreChunk = void (*)(const ChunkView& chunk, const Visitor* visitors, std::int64_t n_visitors,
+                            std::int64_t width, int mantissa_bits, const ChunkScratch& scratch, std::int64_t stride,
+                            float* sums);
+
 // The hinge transforms give every margin above 1 the same score; a bonus too small to matter otherwise ranks the wider
 // margin first. Inner nodes pass theirs on to all labels below, where it would outweigh the labels' own: it ends at a
 // margin of 2.

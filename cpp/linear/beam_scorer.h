@@ -74,29 +74,40 @@ public:
             const auto slot = static_cast<std::size_t>(position_of_[static_cast<std::size_t>(first)]) / chunk_width;
             float* sums = add_hits(slot);
             const std::int64_t n = level.chunks[static_cast<std::size_t>(chunk) + 1] - first;
-            for (std::int64_t j = 0; level.n_dense > 0 && j < n; j += 4) {
-                float products[4];
-                const std::int64_t count = std::min<std::int64_t>(4, n - j);
-                dots(
-                    dense, level.n_dense, count,
-                    [&](std::int64_t i) { return level.dense + (first + j + i) * level.n_dense; }, products);
-                for (std::int64_t i = 0; i < count; ++i) sums[j + i] += products[i];
-            }
-            combine(level, are_labels, parent.score, sums, n);
+            finish_scores(level, are_labels, parent.score, first, dense, sums, n);
             found(first, sums, n);
         }
+    }
+
+    // Sums by the sparse features become log scores of n children, from the node `first` on.
+    static void finish_scores(const BeamLevel& level, bool are_labels, float parent, std::int64_t first,
+                              const float* dense, float* sums, std::int64_t n) {
+        for (std::int64_t j = 0; level.n_dense > 0 && j < n; j += 4) {
+            float products[4];
+            const std::int64_t count = std::min<std::int64_t>(4, n - j);
+            dots(
+                dense, level.n_dense, count,
+                [&](std::int64_t i) { return level.dense + (first + j + i) * level.n_dense; }, products);
+            for (std::int64_t i = 0; i < count; ++i) sums[j + i] += products[i];
+        }
+        combine(level, are_labels, parent, sums, n);
+    }
+
+    // Adds n children with log scores to the best of a row, from the node `first` on.
+    static void add_children(Expansion& row, std::int64_t first, const float* scores, std::int64_t n) {
+        const std::int32_t* labels = row.labels();
+        const std::uint8_t* mask = row.mask();
+        for_each_over(scores, n, row.best, [&](std::int64_t j) {
+            if (mask != nullptr && mask[first + j] == 0) return;
+            row.best.add({scores[j], labels != nullptr ? labels[first + j] : static_cast<std::int32_t>(first + j)});
+        });
     }
 
     // The best children of a row's beam become its beam.
     void expand(Expansion& row, const std::int32_t* columns, const float* values, std::int64_t n, const float* dense) {
         const BeamLevel& level = row.level();
-        const std::int32_t* labels = row.labels();
-        const std::uint8_t* mask = row.mask();
         auto add = [&](std::int64_t first, const float* scores, std::int64_t n_scores) {
-            for_each_over(scores, n_scores, row.best, [&](std::int64_t j) {
-                if (mask != nullptr && mask[first + j] == 0) return;
-                row.best.add({scores[j], labels != nullptr ? labels[first + j] : static_cast<std::int32_t>(first + j)});
-            });
+            add_children(row, first, scores, n_scores);
         };
         while (row.next_block(block_)) {
             collect(level, block_, columns, values, n);
@@ -117,6 +128,8 @@ public:
         active_.clear();
         groups_.clear();
     }
+
+    std::vector<Scored>& block() { return block_; }
 
     Expansion beam;                      // of the row that is searched for
     std::vector<std::int32_t> features;  // a row with 64-bit indices, narrowed

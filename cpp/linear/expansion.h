@@ -55,6 +55,12 @@ public:
         return true;
     }
 
+    // Calls body(node) for the nodes of the block that are still to be expanded, best first.
+    template <class Body>
+    void for_each_selected(Body&& body) const {
+        for (std::int64_t i = next_; i < block_end_; ++i) body(nodes[static_cast<std::size_t>(i)]);
+    }
+
     // The next node of the block, best first; null if the block is finished or no other node can contribute.
     const Scored* next() {
         if (next_ >= block_end_ || is_done()) return nullptr;

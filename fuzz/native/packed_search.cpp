@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "input.h"
-#include "linear/beam.h"
+#include "linear/beam_batch.h"
 
 using namespace ramify;
 
@@ -67,7 +67,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::vector<float> scores(ids.size());
     const QueryRows<std::int32_t> queries{{n_rows, n_features, indptr.data(), indices.data(), values.data()}, nullptr};
     try {
-        beam_search(model, queries, {2, input.between(1, 15), k}, 1, ids.data(), scores.data());
+        BatchWeights weights(model.levels.size());
+        beam_search(model, queries, {2, input.between(1, 15), k}, 1, weights, ids.data(), scores.data());
     } catch (const DamagedTable&) {
     }
     return 0;
