@@ -130,5 +130,5 @@ $(TSAN)/.installed: $(SOURCES) | prerequisites
 $(ANNIF)/.installed: $(SOURCES) | prerequisites
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info >= (3, 14))' || { echo "Annif needs Python 3.13 or older: '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another one: make test-annif PYTHON=python3.12" >&2; exit 1; }
 	$(call make_environment,$(ANNIF))
-	PATH="$(CURDIR)/$(ANNIF)/bin:$$PATH" CXX="$(CXX)" $(ANNIF)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation '.[annif]' pytest
+	PATH="$(CURDIR)/$(ANNIF)/bin:$$PATH" CXX="$(CXX)" $(ANNIF)/bin/python -m pip install $(PIP_OPTIONS) --no-build-isolation --editable '.[annif]' pytest
 	touch $@

@@ -1,12 +1,18 @@
-"""Load on the service on this machine: peak, latency at half of it, without keep-alive, overload, memory.
+"""Load on the service on this machine, with wrk: one command for all figures, which ends with their tables.
 
-    ramify train xr-linear train.jsonl --out model/
-    python benchmarks/serve.py model/ test.jsonl.xz --seconds 20 --soak 600
-    python benchmarks/serve.py model/ test.jsonl.xz --annif http://127.0.0.1:5000/v1/projects/ID/suggest --annif-pid PID
+    ramify train xr-linear DATA/trn.jsonl.xz --out model/
+    python benchmarks/serve.py model/ DATA/tst.jsonl.xz --annif ENVIRONMENT/bin/annif --annif-folder annif/
+    python benchmarks/serve.py model/ DATA/tst.jsonl.xz --parts peak,half,layers --seconds 5
 
-The texts are those of the file, one for each request. wrk must be installed. It sends as fast as it gets answers; the
-runs at a part of the peak are those of `paced_load`, which sends at a rate. With --annif, the same texts go to another
-server with Annif's API, as forms, with and without keep-alive.
+Parts: `peak` with keep-alive, `half` of it at a steady rate, `soak` for ten minutes at that rate with the memory,
+`close` without keep-alive, `annif-api` of our service, `overload` at three times the peak and with 3,000 connections,
+with the time after it, `layers` of the CPU time of an answer, `annif`: Annif's own server with omikuji on the same
+texts (ENVIRONMENT: a virtual environment with `annif[omikuji]`; trained first, on DATA/trn.jsonl.xz and
+DATA/labels.txt, unless the folder has it).
+
+The texts are a thousand of the file, evenly spaced: library records stand in an order, and the first ones are short.
+wrk sends as fast as it gets answers; the runs at a part or a multiple of the peak are those of `paced_load`, which
+sends at a rate. All of it shares the cores with the service.
 """
 
 from __future__ import annotations
@@ -27,12 +33,15 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from annif_server import AnnifServer
+from common import print_machine, print_table
 from paced_load import paced_load
+from serve_layers import describe, layers
 
 import ramify
-from ramify.cli.output import print_table
 
 N_TEXTS = 1000
+PARTS = ("peak", "half", "soak", "close", "annif-api", "overload", "layers", "annif")
 JSON_TYPE, FORM_TYPE = "application/json", "application/x-www-form-urlencoded"
 SCRIPT = """
 local bodies, i = {}, 0
@@ -85,9 +94,11 @@ def wrk(url: str, bodies: Path, kind: str, connections: int, seconds: float, clo
     }  # fmt: skip
 
 
-def cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> tuple[float, float]:
+    """CPU seconds of a process, in its own code and in the kernel."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    tick = os.sysconf("SC_CLK_TCK")
+    return int(fields[11]) / tick, int(fields[12]) / tick
 
 
 def resident(pid: int) -> float:
@@ -95,26 +106,16 @@ def resident(pid: int) -> float:
     return int(found[1]) / 1024 if found else 0.0
 
 
-def cpu_of_the_model(path: str, texts: list[str], batch: int) -> float:
-    """CPU µs of a text in `predict_topk`, on one thread."""
-    model = ramify.load(path).set_params(threads=1, verbose=0)
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        for i in range(0, len(texts), batch):
-            model.predict_topk(texts[i : i + batch], 10)
-        best = min(best, time.process_time() - start)
-    return 1e6 * best / len(texts)
-
-
 class Load:
-    """Runs of wrk against a service of this library, and the table of what they found."""
+    """Runs against a service, and the table of what they found."""
 
-    header = ("run", "answers/s", "p50 ms", "p99 ms", "refused", "CPU µs of the service", "RSS MB")
+    header = ("run", "answers/s", "p50 ms", "p99 ms", "refused", "CPU µs of the service", "cores", "RSS MB")
 
     def __init__(self, model: str, texts: list[str], connections: int, seconds: float, threads: int | None) -> None:
         self.connections, self.seconds = connections, seconds
-        self.rows: list[list[str]] = [list(self.header)]
+        self.rows: list[list[str]] = []
+        self.notes: list[str] = []
+        self.user = self.system = 0.0
         folder = Path(tempfile.mkdtemp())
         self._jsons, self._forms = folder / "json", folder / "forms"
         self._jsons.write_text("".join(json.dumps({"input": text}, ensure_ascii=False) + "\n" for text in texts))
@@ -124,6 +125,12 @@ class Load:
         command += ["--threads", str(threads)] if threads else []
         self.server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         self.address = f"http://127.0.0.1:{port}"
+        self.suggest = f"{self.address}/v1/suggest"
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The requests as JSON."""
+        return self._jsons.read_bytes().splitlines()
 
     def run(
         self, name: str, url: str, *, connections: int = 0, seconds: float = 0, pid: int = 0, **options: Any
@@ -138,51 +145,47 @@ class Load:
         found = wrk(url, bodies, kind, connections or self.connections, seconds or self.seconds, **options)
         return self._add(name, found, pid or self.server.pid, before)
 
-    def run_paced(self, name: str, url: str, rate: float, seconds: float) -> float:
+    def run_paced(self, name: str, rate: float, seconds: float) -> float:
         """Send the texts at a rate, whatever the answers take; returns the answers per second."""
         before = cpu_seconds(self.server.pid)
-        found = paced_load(url, self._jsons.read_bytes().splitlines(), JSON_TYPE, rate, seconds)
-        return self._add(f"{name}, {rate:,.0f}/s", found, self.server.pid, before)
+        found = paced_load(self.suggest, self.bodies, JSON_TYPE, rate, seconds)
+        return self._add(f"{name}, {found['offered']:,.0f}/s sent", found, self.server.pid, before)
 
-    def _add(self, name: str, found: dict[str, Any], pid: int, cpu_before: float) -> float:
+    def _add(self, name: str, found: dict[str, Any], pid: int, before: tuple[float, float]) -> float:
         n = max(1, found["n"])
-        cpu = 1e6 * (cpu_seconds(pid) - cpu_before) / n
+        self.user, self.system = (1e6 * (b - a) / n for a, b in zip(before, cpu_seconds(pid), strict=True))
+        cpu = self.user + self.system
         answered = found["rate"] * (1 - found["refused"] / n)
         refused = f"{found['refused']:,} of {n:,} {found['errors']}".strip() if found["refused"] else "0"
         times = [f"{found['p50']:.1f}", f"{found['p99']:.1f}"]
-        self.rows.append([name, f"{answered:,.0f}", *times, refused, f"{cpu:.0f}", f"{resident(pid):.1f}"])
+        cores = f"{1e-6 * cpu * found['rate']:.2f}"
+        self.rows.append([name, f"{answered:,.0f}", *times, refused, f"{cpu:.0f}", cores, f"{resident(pid):.1f}"])
         print("  ".join(self.rows[-1]), flush=True)
         return answered
 
-    def run_all(self, overload: int, soak: float) -> None:
-        """Peak, half of it, the soak, without keep-alive, Annif's API, overload, and the time after it."""
-        suggest = f"{self.address}/v1/suggest"
-        self.run("warm-up", suggest, seconds=min(3.0, self.seconds))
-        peak = self.run(f"keep-alive, {self.connections} connections", suggest)
-        self.run_paced("half of the peak", suggest, peak / 2, self.seconds)
-        if soak:  # before the overload, after which there is free memory that would hide growth
-            self.soak(suggest, peak / 2, soak)
-        self.run("without keep-alive", suggest, close=True)
-        self.run("Annif's API, keep-alive", f"{self.address}/v1/projects/model/suggest")
-        self.run(f"overload, {overload:,} connections", suggest, connections=overload)
-        start = time.perf_counter()
-        urllib.request.urlopen(f"{self.address}/healthz", timeout=60).close()
-        print(f"the first answer after it took {1000 * (time.perf_counter() - start):.0f} ms")
-        self.run("after it", suggest)
-
-    def soak(self, url: str, rate: float, seconds: float) -> None:
-        """Send at a rate for long, in ten parts, and tell the memory after each."""
+    def soak(self, rate: float, seconds: float) -> None:
+        """Send at a rate for long, in ten parts, and note the memory at the start and after each."""
         memory = [resident(self.server.pid)]
         for i in range(10):
-            self.run_paced(f"soak, part {i + 1} of 10", url, rate, seconds / 10)
+            self.run_paced(f"soak, part {i + 1} of 10", rate, seconds / 10)
             memory.append(resident(self.server.pid))
-        print(f"memory at the start and after each part of {seconds / 10:g} s at {rate:,.0f} requests/s, MB:")
-        print("  ".join(f"{size:.1f}" for size in memory))
+        shown = ", ".join(f"{size:.1f}" for size in memory)
+        self.notes.append(f"Memory in MB before and after each tenth of {seconds:g} s at half of the peak: {shown}.")
 
-    def run_other(self, url: str, pid: int) -> None:
-        """Send the same texts to another server with Annif's API."""
-        self.run("other server, keep-alive", url, pid=pid)
-        self.run("other server, without", url, pid=pid, close=True)
+    def overload(self, peak: float, connections: int) -> None:
+        """Send three times the peak, then over many connections; what comes right after each."""
+        self.run_paced("three times the peak", 3 * peak, self.seconds)
+        self._after("three times the peak")
+        self.run_paced("half of the peak, right after it", peak / 2, self.seconds)
+        self.run(f"{connections:,} connections", self.suggest, connections=connections)
+        self._after(f"{connections:,} connections")
+        self.run("keep-alive, right after it", self.suggest)
+
+    def _after(self, what: str) -> None:
+        request = urllib.request.Request(self.suggest, self.bodies[0], {"Content-Type": JSON_TYPE})
+        start = time.perf_counter()
+        urllib.request.urlopen(request, timeout=60).close()
+        self.notes.append(f"After {what}, the first answer took {1000 * (time.perf_counter() - start):.0f} ms.")
 
     def close(self) -> None:
         """End the service."""
@@ -192,39 +195,97 @@ class Load:
 
 def main() -> None:
     args = parse_arguments()
-    texts = [text for text in ramify.read(args.file).texts if isinstance(text, str)][:N_TEXTS]
+    texts = [text for text in ramify.read(args.file).texts if isinstance(text, str)]
+    texts = texts[:: max(1, len(texts) // N_TEXTS)][:N_TEXTS]
     n_words = sum(len(text.split()) for text in texts) / len(texts)
+    print_machine()
     print(f"{len(texts)} texts of {n_words:.0f} words; load of the machine {os.getloadavg()[0]:.1f}")
+    print(describe(args.model), flush=True)
     load = Load(args.model, texts, args.connections, args.seconds, args.threads)
+    layer_rows: list[list[str]] = []
     try:
         wait_for(load.address, load.server)
-        load.run_all(args.overload, args.soak)
-        if args.annif:
-            load.run_other(args.annif, args.annif_pid or load.server.pid)
+        load.run("warm-up", load.suggest, seconds=min(3.0, args.seconds))
+        peak = load.run(f"keep-alive, {load.connections} connections", load.suggest)
+        cpu = load.user, load.system
+        if "half" in args.parts:
+            load.run_paced("half of the peak", peak / 2, args.seconds)
+        if "soak" in args.parts:  # before the overload, after which there is free memory that would hide growth
+            load.soak(peak / 2, args.soak)
+        if "close" in args.parts:
+            load.run("without keep-alive", load.suggest, close=True)
+        if "annif-api" in args.parts:
+            load.run("Annif's API, keep-alive", f"{load.address}/v1/projects/model/suggest")
+        if "overload" in args.parts:
+            load.overload(peak, args.overload)
     finally:
         load.close()
-    print_table(load.rows)
-    for batch in (1, 8):
-        cpu = cpu_of_the_model(args.model, texts, batch)
-        print(f"predict_topk alone, batches of {batch}: {cpu:.0f} CPU µs of a text")
+    if "layers" in args.parts:
+        layer_rows = layers(args.model, texts, load.bodies, *cpu)
+    if "annif" in args.parts:
+        run_annif(load, args)
+    print_tables(load, layer_rows)
+
+
+def run_annif(load: Load, args: argparse.Namespace) -> None:
+    """Send the same texts to Annif's own server."""
+    if args.annif is None:
+        load.notes.append("Annif's own server was not measured: name its command with --annif.")
+        return
+    other = AnnifServer(args.annif, args.annif_folder, Path(args.file).parent, args.annif_train, free_port())
+    try:
+        name = f"Annif's server, omikuji ({other.n_train:,} records)"
+        load.run("Annif's server, warm-up", other.url, seconds=min(5.0, args.seconds), pid=other.pid)
+        load.run(f"{name}, keep-alive", other.url, pid=other.pid)
+        load.run(f"{name}, without", other.url, pid=other.pid, close=True)
+    finally:
+        other.close()
+
+
+def print_tables(load: Load, layer_rows: list[list[str]]) -> None:
+    """Print the tables of RESULTS.md and the README."""
+    print("\nFor RESULTS.md\n")
+    print_table(list(load.header), load.rows)
+    if layer_rows:
+        print()
+        print_table(["layer", "CPU µs of an answer"], layer_rows)
+    print("", *load.notes, sep="\n")
+    print("\nFor README.md\n")
+    wanted = [row for row in load.rows if "warm-up" not in row[0] and "soak" not in row[0]]
+    print_table(["", "answers/s", "p50 ms", "p99 ms"], [row[:4] for row in wanted])
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="directory of a saved model of texts")
     parser.add_argument("file", help="data file with the texts")
-    parser.add_argument("--seconds", type=float, default=10, help="of each run (default: 10)")
-    parser.add_argument(
-        "--soak", type=float, default=0, metavar="S", help="seconds at half of the peak, for memory (default: 0)"
-    )
+    parser.add_argument("--parts", type=parts, default=PARTS, help=f"some of {','.join(PARTS)} (default: all)")
+    parser.add_argument("--seconds", type=float, default=20, help="of each run (default: 20)")
+    parser.add_argument("--soak", type=float, default=600, metavar="S", help="seconds of the soak (default: 600)")
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument(
-        "--overload", type=int, default=3000, metavar="N", help="connections of the overload (default: 3000)"
+        "--overload", type=int, default=3000, metavar="N", help="connections of the second overload (default: 3000)"
     )
     parser.add_argument("--threads", type=int, help="worker threads of the service")
-    parser.add_argument("--annif", metavar="URL", help="suggest route of another server with Annif's API")
-    parser.add_argument("--annif-pid", type=int, metavar="PID", help="its process, for CPU time and memory")
+    parser.add_argument("--annif", metavar="COMMAND", help="the command annif of an environment with annif[omikuji]")
+    parser.add_argument(
+        "--annif-folder",
+        type=Path,
+        default=Path("annif-project"),
+        metavar="DIR",
+        help="its project (%(default)s)",
+    )
+    parser.add_argument("--annif-train", type=int, metavar="N", help="records that omikuji trains on (default: all)")
     return parser.parse_args()
+
+
+def parts(text: str) -> tuple[str, ...]:
+    """Names of parts, separated by commas."""
+    found = tuple(text.split(","))
+    unknown = set(found) - set(PARTS)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    return found
 
 
 def wait_for(address: str, server: subprocess.Popen[bytes]) -> None:

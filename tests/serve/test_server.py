@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -129,6 +130,21 @@ def test_head(served):
     answer = client.head("/healthz")
     assert (answer.status_code, answer.content) == (200, b"")
     assert client.head("/v1/suggest").status_code == 405
+
+
+def test_a_client_that_sends_all_of_a_body_that_is_too_large_reads_the_answer(served):
+    client, _, address = served
+    body = json.dumps({"input": "whale " * 2_000_000}).encode()
+    for _ in range(2):  # over the same connection
+        answer = client.post("/v1/suggest", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+        assert "bytes" in answer.json()["detail"]
+    assert client.post("/v1/suggest", json={"input": "whale"}).status_code == 200
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
+    headers = {"content-type": "application/json", "authorization": "Bearer secret"}
+    connection.request("POST", "/v1/suggest", body, headers)  # reads after it has sent
+    assert connection.getresponse().status == 413
+    connection.close()
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -238,3 +239,33 @@ def test_texts_of_clients_that_have_gone_are_not_ranked():
         assert queue._clients == {}
 
     in_queue(use)
+
+
+def test_answers_are_sent_while_the_event_loop_only_reads():
+    """Under load uvloop reads for seconds before it calls what was scheduled."""
+
+    async def use(queue):
+        answers = []
+        for i in range(4):
+            queue.put(Doubling([i + 1]), "me").on_done(answers.append)
+        end = time.monotonic() + 30
+        while len(answers) < 4 and time.monotonic() < end:  # without a pause for the event loop
+            queue.check("other")
+            time.sleep(0.001)
+        return answers
+
+    assert sorted(in_queue(use, max_batch=4)) == [b"[2]", b"[4]", b"[6]", b"[8]"]
+
+
+def test_an_answer_that_cannot_be_sent_does_not_keep_others_from_theirs(caplog):
+    async def use(queue):
+        def fail(_):
+            raise OSError("gone")
+
+        queue.put(Doubling([1]), "me").on_done(fail)
+        answer = await queue.submit(Doubling([2]), "me")
+        assert queue.texts == 0
+        return answer
+
+    assert in_queue(use) == b"[4]"
+    assert "not sent" in caplog.text

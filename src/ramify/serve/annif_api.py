@@ -14,6 +14,7 @@ from ramify.serve.bodies import Receive
 from ramify.serve.problems import Problem
 from ramify.serve.served import LoadedModel, to_json
 from ramify.serve.service import LARGE, Scope, Service, check_type, client_of
+from ramify.serve.work import Waiting
 from ramify.version import __version__
 
 LANGUAGES = {
@@ -82,13 +83,13 @@ class AnnifApi:
         """``POST /projects/{id}/suggest``."""
         check_type(scope, b"application/x-www-form-urlencoded")
         body = await self._service.body(scope, receive)
-        future = self.begin_suggest(name, scope, body)
-        if future is None:
+        waiting = self.begin_suggest(name, scope, body)
+        if waiting is None:
             text, metadata, options = await asyncio.to_thread(requests.parse_form, body)
-            future = self._submit(scope, self._loaded(name), [(text, metadata)], options, None)
-        return await future
+            waiting = self._submit(scope, self._loaded(name), [(text, metadata)], options, None)
+        return await waiting
 
-    def begin_suggest(self, name: str, scope: Scope, body: bytes) -> asyncio.Future[bytes] | None:
+    def begin_suggest(self, name: str, scope: Scope, body: bytes) -> Waiting | None:
         """Queue a request that was read; None if it takes too long to parse for the event loop."""
         check_type(scope, b"application/x-www-form-urlencoded")
         self._service.work.check(client_of(scope), is_annif=True)
@@ -122,7 +123,7 @@ class AnnifApi:
         documents: list[tuple[str, dict[str, str]]],
         options: requests.Options,
         identities: list[Any] | None,
-    ) -> asyncio.Future[bytes]:
+    ) -> Waiting:
         if options.language is None:
             options = options._replace(language=self._language(loaded))
         elif options.language not in self._vocabulary(loaded)["languages"]:

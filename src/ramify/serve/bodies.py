@@ -11,6 +11,8 @@ from typing import Any
 from ramify.serve.problems import Problem
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+_MAX_DROPPED = 64 << 20
+"""Bytes of a body that is too large up to which a client may send it all and use the connection again."""
 _UNWANTED = re.compile("[\x00-\x08\x0e-\x1f\ud800-\udfff]")
 """Characters that no text has: controls other than white space, and halves of surrogate pairs."""
 
@@ -19,7 +21,8 @@ async def read_body(scope: MutableMapping[str, Any], receive: Receive, limit: in
     """Read the body of a request of at most `limit` bytes; the client has `timeout` seconds to send it."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > limit:
-            raise _too_large(limit)
+            # The client reads the answer only if the connection stays open until it has sent all: the server drops it.
+            raise _too_large(limit, closes=int(value) > _MAX_DROPPED)
     try:
         async with asyncio.timeout(timeout):
             message = await receive()
@@ -54,10 +57,9 @@ def _disconnected() -> Problem:
     return Problem(400, "the client has closed the connection")
 
 
-def _too_large(limit: int) -> Problem:
-    return Problem(
-        413, f"the request has more than {limit:,} bytes; send fewer or shorter texts", {"connection": "close"}
-    )
+def _too_large(limit: int, *, closes: bool = True) -> Problem:
+    detail = f"the request has more than {limit:,} bytes; send fewer or shorter texts"
+    return Problem(413, detail, {"connection": "close"} if closes else {})
 
 
 def decode_json(body: bytes) -> Any:

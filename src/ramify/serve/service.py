@@ -17,7 +17,7 @@ from ramify.serve.served import LoadedModel, ModelRegistry
 from ramify.serve.settings import Settings
 from ramify.serve.suggest_request import SuggestRequest, parse_suggest
 from ramify.serve.suggestions import SuggestJob
-from ramify.serve.work import WorkQueue
+from ramify.serve.work import Waiting, WorkQueue
 
 Scope = MutableMapping[str, Any]
 LARGE = 1 << 17
@@ -60,13 +60,13 @@ class Service:
         """``POST /v1/suggest``."""
         check_type(scope, b"application/json")
         body = await self.body(scope, receive)
-        future = self.begin_suggest(scope, body)
-        if future is None:
+        waiting = self.begin_suggest(scope, body)
+        if waiting is None:
             job = await asyncio.to_thread(lambda: self._job(parse_suggest(body, self.settings)))
-            future = self.work.put(job, client_of(scope), scope=scope)
-        return await future
+            waiting = self.work.put(job, client_of(scope), scope=scope)
+        return await waiting
 
-    def begin_suggest(self, scope: Scope, body: bytes) -> asyncio.Future[bytes] | None:
+    def begin_suggest(self, scope: Scope, body: bytes) -> Waiting | None:
         """Queue a request that was read; None if its job takes too long to make for the event loop."""
         check_type(scope, b"application/json")
         if len(body) >= LARGE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -10,9 +9,9 @@ from http import HTTPStatus
 from ramify.serve.gate import JSON_HEADERS, SECURITY_HEADERS, Access, record
 from ramify.serve.problems import Problem
 from ramify.serve.service import Scope, Service
-from ramify.serve.work import LEFT
+from ramify.serve.work import LEFT, Waiting
 
-Begin = Callable[[Scope, bytes], "asyncio.Future[bytes] | None"]
+Begin = Callable[[Scope, bytes], Waiting | None]
 """Queues a request with its body; None if it is not as usual, and the application must answer."""
 Respond = Callable[[bytes, bytes, bool], None]
 """Sends a status line with headers, and a body; the last argument tells whether the connection may be kept."""
@@ -42,24 +41,21 @@ class Shortcut:
         start, route = time.perf_counter(), scope["path"]
         try:
             self._access.check(scope)
-            future = self._begin[scope["method"], route](scope, body)
+            waiting = self._begin[scope["method"], route](scope, body)
         except Problem as problem:
             self._refuse(problem, scope, start, respond)
             return True
-        if future is None:
+        if waiting is None:
             return False
 
-        def on_done(done: asyncio.Future[bytes]) -> None:
-            error = done.exception()
-            if error is None:
-                found = done.result()
-                respond(_OK % len(found), found, True)
-                record(self._service, scope, route, 200, start)
+        def on_done(answer: bytes | Problem) -> None:
+            if isinstance(answer, Problem):
+                self._refuse(answer, scope, start, respond)
             else:
-                assert isinstance(error, Problem)
-                self._refuse(error, scope, start, respond)
+                respond(_OK % len(answer), answer, True)
+                record(self._service, scope, route, 200, start)
 
-        future.add_done_callback(on_done)
+        waiting.on_done(on_done)
         return True
 
     @property

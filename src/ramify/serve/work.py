@@ -12,7 +12,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping, MutableMapping
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 from ramify.base.errors import DataError
@@ -22,9 +23,7 @@ from ramify.serve.settings import Settings
 
 log = logging.getLogger("ramify.serve")
 WAITING = "ramify.waiting"
-"""Key of a request's ASGI scope: the future that it waits for."""
-
-
+"""Key of a request's ASGI scope: what it waits for."""
 LEFT = 499
 """Status of requests whose client has closed the connection; nobody gets it."""
 
@@ -45,11 +44,53 @@ class Job(Protocol):
         """Answer of this job, from its rows of the result."""
 
 
-class _Entry:
-    __slots__ = ("client", "deadline", "future", "job", "size")
+class Waiting:
+    """The answer that a request waits for.
 
-    def __init__(self, job: Any, size: int, client: str, deadline: float, future: asyncio.Future[bytes]) -> None:
-        self.job, self.size, self.client, self.deadline, self.future = job, size, client, deadline, future
+    It calls back at once, where a future of asyncio asks the event loop to do so: under load uvloop reads tens of
+    thousands of requests before it calls anything.
+    """
+
+    __slots__ = ("_call", "is_done")
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self._call: Callable[[bytes | Problem], None] | None = None
+
+    def on_done(self, call: Callable[[bytes | Problem], None]) -> None:
+        """Set what is called with the answer, in the event loop."""
+        self._call = call
+
+    def resolve(self, answer: bytes | Problem) -> None:
+        """Give the answer; only the first one counts."""
+        if not self.is_done:
+            self.is_done = True
+            if self._call is not None:
+                self._call(answer)
+
+    def __await__(self) -> Generator[Any, None, bytes]:
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def pass_on(answer: bytes | Problem) -> None:
+            if future.done():
+                return
+            if isinstance(answer, Problem):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+
+        self.on_done(pass_on)
+        try:
+            return (yield from future.__await__())
+        finally:
+            self.is_done = True  # also if the request was cancelled: its texts need not be ranked
+
+
+class _Entry:
+    __slots__ = ("client", "deadline", "job", "size", "waiting")
+
+    def __init__(self, job: Any, size: int, client: str, deadline: float, waiting: Waiting) -> None:
+        self.job, self.size, self.client, self.deadline, self.waiting = job, size, client, deadline, waiting
 
 
 class WorkQueue:
@@ -59,6 +100,8 @@ class WorkQueue:
         self._settings = settings
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._arrived: list[_Entry] = []
+        self._answered: deque[list[tuple[_Entry, bytes | Problem]]] = deque()
+        self._is_delivering = False
         self._threads: list[threading.Thread] = []
         self._clients: dict[str, int] = {}
         self._lock, self._n_free = threading.Lock(), 0
@@ -94,18 +137,18 @@ class WorkQueue:
 
     def put(
         self, job: Job, client: str, *, is_annif: bool = False, scope: MutableMapping[str, Any] | None = None
-    ) -> asyncio.Future[bytes]:
-        """Queue a job; returns the future of its answer. Raises `Problem` if there is too much to do.
+    ) -> Waiting:
+        """Queue a job; returns what waits for its answer. Raises `Problem` if there is too much to do.
 
         With the scope of the request, `give_up` ends the waiting.
         """
         size = len(job.documents)
         self._admit(size, client, self._settings.annif_queue if is_annif else self._settings.max_queue)
         wait = self._settings.annif_wait if is_annif else self._settings.wait
-        future: asyncio.Future[bytes] = self._loop.create_future()
+        waiting = Waiting()
         if scope is not None:
-            scope[WAITING] = future
-        entry = _Entry(job, size, client, time.monotonic() + wait, future)
+            scope[WAITING] = waiting
+        entry = _Entry(job, size, client, time.monotonic() + wait, waiting)
         self.texts += size
         self._clients[client] = self._clients.get(client, 0) + size
         # What the event loop reads at once goes to the workers at once: the first text would else wake a worker, which
@@ -113,7 +156,9 @@ class WorkQueue:
         if not self._arrived:
             self._loop.call_soon(self._release)
         self._arrived.append(entry)
-        return future
+        if len(self._arrived) >= self._settings.max_batch:
+            self._release()  # the event loop may read many more before it calls
+        return waiting
 
     def _release(self) -> None:
         arrived, self._arrived = self._arrived, []
@@ -130,6 +175,8 @@ class WorkQueue:
         return self.texts > self._settings.max_batch * (1 + len(self._threads))
 
     def _admit(self, size: int, client: str, limit: int) -> None:
+        if self._answered:
+            self._deliver()  # what has been answered makes room
         if self.texts == 0:
             return  # an idle service takes what a request may have
         held = self._clients.get(client, 0)
@@ -144,20 +191,29 @@ class WorkQueue:
         n = len(self._clients)
         return limit // n if n > 1 else limit * 3 // 4
 
-    def _resolve(self, entries: list[tuple[_Entry, Any]]) -> None:
-        for entry, result in entries:
+    def _deliver(self) -> None:
+        """Send the answers that the workers have made."""
+        if self._is_delivering:
+            return  # an answer was sent, and its client's next request is being read
+        self._is_delivering = True
+        try:
+            while self._answered:
+                self._resolve(self._answered.popleft())
+        finally:
+            self._is_delivering = False
+
+    def _resolve(self, answers: list[tuple[_Entry, bytes | Problem]]) -> None:
+        for entry, answer in answers:
             self.texts -= entry.size
             left = self._clients[entry.client] - entry.size
             if left:
                 self._clients[entry.client] = left
             else:
                 del self._clients[entry.client]
-            if entry.future.done():
-                continue  # the request was given up
-            if isinstance(result, BaseException):
-                entry.future.set_exception(result)
-            else:
-                entry.future.set_result(result)
+            try:
+                entry.waiting.resolve(answer)
+            except Exception as error:  # the others get their answers
+                log.error("not sent", exc_info=error)
 
     # ---- in the worker threads ----
 
@@ -189,20 +245,24 @@ class WorkQueue:
     def _answer(self, entries: list[_Entry]) -> None:
         now = time.monotonic()
         groups: dict[Hashable, list[_Entry]] = {}
-        late: list[tuple[_Entry, Any]] = []
+        late: list[tuple[_Entry, bytes | Problem]] = []
         for entry in entries:
-            if entry.future.done():  # nobody waits for the answer
-                late.append((entry, None))
+            if entry.waiting.is_done:  # nobody waits for the answer
+                late.append((entry, b""))
             elif now > entry.deadline:
                 late.append((entry, busy(self._settings.wait)))
             else:
                 groups.setdefault(entry.job.key, []).append(entry)
         if late:
-            self._loop.call_soon_threadsafe(self._resolve, late)
+            self._hand_over(late)
         for group in groups.values():
-            self._loop.call_soon_threadsafe(self._resolve, self._answer_group(group))
+            self._hand_over(self._answer_group(group))
 
-    def _answer_group(self, group: list[_Entry]) -> list[tuple[_Entry, Any]]:
+    def _hand_over(self, answers: list[tuple[_Entry, bytes | Problem]]) -> None:
+        self._answered.append(answers)
+        self._loop.call_soon_threadsafe(self._deliver)
+
+    def _answer_group(self, group: list[_Entry]) -> list[tuple[_Entry, bytes | Problem]]:
         first = group[0].job
         documents = first.documents if len(group) == 1 else [text for entry in group for text in entry.job.documents]
         try:
@@ -222,12 +282,12 @@ class WorkQueue:
 
 def give_up(scope: Mapping[str, Any]) -> None:
     """End the waiting of a request whose client has gone: its texts are not ranked any more."""
-    future = scope.get(WAITING)
-    if future is not None and not future.done():
-        future.set_exception(Problem(LEFT, "the client has closed the connection", title="Client Closed Request"))
+    waiting = scope.get(WAITING)
+    if waiting is not None and not waiting.is_done:
+        waiting.resolve(Problem(LEFT, "the client has closed the connection", title="Client Closed Request"))
 
 
-def _attempt(finish: Callable[[Any], bytes], rows: Any) -> Any:
+def _attempt(finish: Callable[[Any], bytes], rows: Any) -> bytes | Problem:
     try:
         return finish(rows)
     except Exception as error:
