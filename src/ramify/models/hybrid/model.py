@@ -48,6 +48,8 @@ from ramify.rank.frequency import LEAST, FrequencyOrder
 OWNER = "a Hybrid"
 BLOCK = 2048
 """Rows whose pairs are in memory at a time."""
+TREES, OPEN_TREES = 150, 300
+"""Trees of the ranker of labels seen in training, and of all labels, whose five members say more."""
 SPELLING_ROWS = 2000
 """Training rows of the member that compares spelling: it learns two numbers."""
 
@@ -74,7 +76,9 @@ class Hybrid(Model):
         "seen", "'catalogue': labels of the catalogue without a training sample can be predicted too; 'seen': not"
     )
     n_candidates: int = param(100, "labels that each member finds for a sample; raising it costs time", low=1)
-    n_trees: int = param(150, "boosted trees of the ranker", low=1)
+    n_trees: int | None = param(
+        None, "boosted trees of the ranker; None: 150, or 300 with labels='catalogue', whose evidence is larger", low=1
+    )
     n_leaves: int = param(15, "leaves of a tree", low=2, high=32)
     learning_rate: float = param(0.05, "step size of the boosting; lowering it needs more trees", low=1e-4, high=1)
     n_folds: int | None = param(
@@ -144,8 +148,9 @@ class Hybrid(Model):
                     pairs = pairs.take(counts[pairs.ids] > 0)
                 out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
         features, targets, weights = out_of_fold.training_set(self.seed)
+        n_trees = self.n_trees or (OPEN_TREES if is_open else TREES)
         self.trees_ = fit_boosted(
-            features, targets, n_trees=self.n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
+            features, targets, n_trees=n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
             sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
         )  # fmt: skip
         self.summary_ = out_of_fold.summary()
