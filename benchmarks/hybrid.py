@@ -9,7 +9,9 @@ Metrics are those of Annif: F1@5 is the mean over samples, nDCG is of the twenty
 whether training has it or not. F1 is that of the label sets of `MaximizeF1`, fitted to dev rows, if there are any.
 --open: labels without a training sample can be predicted, too; their R@10 has a column of its own, and so has P@1 of
 the labels with one: whether the best of these is right, of the samples that have any. Also with other
-values of `unseen_weight`.
+values of `unseen_weight`, and beside a `Hybrid` that predicts the labels with a training sample only. A table of its
+own is of zero-shot learning: only the labels without a training sample are ranked (`allow=`), for the dev and test
+samples that have at least one of them; P@1 and R@10 of these labels.
 --ablation: also without each member. --test takes a random sample; so does --train. CPU seconds of one thread.
 """
 
@@ -71,6 +73,18 @@ def metrics(ranking: ramify.Ranking, truth: list[set[Any]], unseen: set[Any], la
     return cells
 
 
+def zero_shot(model: ramify.Model, data: list[Any], unseen: set[Any]) -> list[str]:
+    """Number of the samples with unseen labels, and P@1 and R@10 of a ranking of the unseen labels alone."""
+    rows = [row for row in data if unseen & set(row["labels"])]
+    if not rows:
+        return ["0", "", ""]
+    ranking = model.predict_topk([row["text"] for row in rows], 10, allow=unseen).labels()
+    hits = [[label in set(row["labels"]) for label, _ in best] for row, best in zip(rows, ranking, strict=True)]
+    n_true = sum(len(unseen & set(row["labels"])) for row in rows)
+    first, found = np.mean([row[:1] == [True] for row in hits]), sum(map(sum, hits)) / n_true
+    return [str(len(rows)), f"{100 * first:.1f}", f"{100 * found:.1f}"]
+
+
 def set_f1(model: ramify.Model, texts: list[str], truth: list[set[Any]]) -> str:
     """Mean F1 of the label sets of a calibrated model."""
     sets = [{label for label, _ in row} for row in model.predict_sets(texts).labels()]
@@ -128,12 +142,14 @@ def main() -> None:
         cost = ["" if seconds is None else f"{seconds:.0f}", f"{batch:.2f}", f"{single_query(model, queries):.2f}"]
         rows.append([title, *metrics(ranking, truth, unseen, languages), sets, *cost])
 
-    def fit(members: tuple[ramify.Model, ...] = ()) -> tuple[Any, float]:
-        model = ramify.Hybrid(members, labels="catalogue" if args.open else "seen", threads=1, verbose=0)
+    def fit(members: tuple[ramify.Model, ...] = (), is_open: bool = args.open) -> tuple[Any, float]:
+        model = ramify.Hybrid(members, labels="catalogue" if is_open else "seen", threads=1, verbose=0)
         start = time.process_time()
         model.fit(texts, labels, label_catalogue=names)
         return model, time.process_time() - start
 
+    if args.open:
+        measure("Hybrid of seen labels", *fit(is_open=False))
     hybrid, seconds = fit()
     if args.save:
         hybrid.save(args.save)
@@ -148,6 +164,23 @@ def main() -> None:
             others = tuple(member.clone() for member in hybrid.members_ if member is not left_out)
             measure(f"without {type(left_out).__name__}", *fit(others))
     print_table(header, rows)
+    if args.open:
+        print("\nlabels without a training sample, ranked alone\n")
+        parts = {"test": test, **({"dev": read(args.directory, "dev", None, args.drop_label)} if has_dev else {})}
+        header = ["model", *(f"{name} {cell}" for name in parts for cell in ("rows", "P@1", "R@10"))]
+        ranked = set(hybrid.labels_) & unseen
+        models = [hybrid, *hybrid.members_]
+        cells = [[cell for part in parts.values() for cell in zero_shot(model, part, ranked)] for model in models]
+        titles = [type(model).__name__ for model in models]
+        print_table(header, [[title, *row] for title, row in zip(titles, cells, strict=True)])
+    else:
+        print("\nmetrics of extreme classification, test labels without a training sample count as misses\n")
+        names_of_metrics = ["P@1", "P@5", "PSP@5", "nDCG@5", "R@100"]
+        cells = []
+        for model in (*hybrid.members_, hybrid):
+            found = ramify.evaluate(model.predict_topk(queries, 100), [list(row) for row in truth], labels)
+            cells.append([type(model).__name__, *(f"{found[name]:.2f}" for name in names_of_metrics)])
+        print_table(["model", *names_of_metrics], cells)
     for title, table in hybrid.report().items():
         print(f"\n{title}, on training rows that it was not trained on (%)\n")
         print_table(table[0], table[1:])

@@ -107,6 +107,16 @@ def test_labels_without_a_training_sample(data):
     assert np.array_equal(*first)  # the best label stays
 
 
+def test_members_search_the_allowed_labels_where_none_of_them_is_a_candidate():
+    texts, labels = ["solar cells", "grey hens", "red foxes"] * 6, [["cell"], ["hen"], ["fox"]] * 6
+    unseen = {"a": "passenger ship on an ocean", "b": "industrial whale fishing", "c": "government energy policy"}
+    names = {"cell": "solar cell", "hen": "hen", "fox": "fox", **unseen}
+    model = ramify.Hybrid(n_trees=5, n_candidates=1, labels="catalogue", verbose=0)
+    model.fit(texts, labels, label_catalogue=names)
+    ranking = model.predict_topk([f"solar cells and {word}" for word in ("ocean", "whale", "energy")], 1, allow=unseen)
+    assert [row[0][0] for row in ranking.labels()] == ["a", "b", "c"]
+
+
 def test_odds_are_raised_up_to_the_best_of_a_row():
     rows = np.array([0, 0, 0, 0, 2, 2])
     scores = np.array([0.5, 0.4, 0.45, 0.1, 0.2, 0.3], np.float32)

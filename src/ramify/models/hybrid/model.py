@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from scipy import sparse
 
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
+from ramify.base.sparse import as_csr
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
 from ramify.features.defaults import spelling_features
@@ -46,6 +48,8 @@ from ramify.rank.frequency import LEAST, FrequencyOrder
 OWNER = "a Hybrid"
 BLOCK = 2048
 """Rows whose pairs are in memory at a time."""
+TREES, OPEN_TREES = 150, 300
+"""Trees of the ranker of labels seen in training, and of all labels, whose five members say more."""
 SPELLING_ROWS = 2000
 """Training rows of the member that compares spelling: it learns two numbers."""
 
@@ -72,7 +76,9 @@ class Hybrid(Model):
         "seen", "'catalogue': labels of the catalogue without a training sample can be predicted too; 'seen': not"
     )
     n_candidates: int = param(100, "labels that each member finds for a sample; raising it costs time", low=1)
-    n_trees: int = param(150, "boosted trees of the ranker", low=1)
+    n_trees: int | None = param(
+        None, "boosted trees of the ranker; None: 150, or 300 with labels='catalogue', whose evidence is larger", low=1
+    )
     n_leaves: int = param(15, "leaves of a tree", low=2, high=32)
     learning_rate: float = param(0.05, "step size of the boosting; lowering it needs more trees", low=1e-4, high=1)
     n_folds: int | None = param(
@@ -142,8 +148,9 @@ class Hybrid(Model):
                     pairs = pairs.take(counts[pairs.ids] > 0)
                 out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
         features, targets, weights = out_of_fold.training_set(self.seed)
+        n_trees = self.n_trees or (OPEN_TREES if is_open else TREES)
         self.trees_ = fit_boosted(
-            features, targets, n_trees=self.n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
+            features, targets, n_trees=n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
             sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
         )  # fmt: skip
         self.summary_ = out_of_fold.summary()
@@ -211,20 +218,34 @@ class Hybrid(Model):
         return ids, scores
 
     def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
-        """Ids and scores (n, k) of the allowed candidates; where there are too few, the first member finds more."""
+        """Ids and scores (n, k) of the allowed candidates; where there are too few, members search these labels."""
         if not len(label_filter):
             return super()._predict_allowed(inputs, k, label_filter)
         ids, scores = self._found(inputs, k, label_filter.allowed)
         wanted = min(k, len(label_filter))
         rows = np.flatnonzero(ids[:, wanted - 1] < 0)
         if len(rows):
-            more, _ = self.members_[0]._predict_allowed(take_rows(inputs, rows), wanted, label_filter)
+            more = self._best_of_allowed(take_rows(inputs, rows), wanted, label_filter)
             for row, others in zip(rows, more, strict=True):
                 n = int((ids[row] >= 0).sum())
                 rest = others[(others >= 0) & ~np.isin(others, ids[row, :n])][: wanted - n]
                 ids[row, n : n + len(rest)] = rest
                 scores[row, n : n + len(rest)] = LEAST * (1 - np.arange(n + 1, n + len(rest) + 1) / (k + 1))
         return ids, scores
+
+    def _best_of_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> IntArray:
+        """Allowed labels (n, k) that the scores of all members together rank best, padded with -1.
+
+        No member knows all labels: a classifier knows nothing of those without a training sample.
+        """
+        width = min(max(k, self.n_candidates), len(label_filter))
+        summed: Csr = sparse.csr_matrix((len(inputs), self.n_labels), dtype=np.float32)
+        for model in self.members_:
+            ids, scores = model._predict_allowed(inputs, width, label_filter)
+            rows, columns = np.nonzero(ids >= 0)
+            found = scores[rows, columns], (rows, ids[rows, columns])
+            summed = summed + sparse.csr_matrix(found, shape=summed.shape)
+        return native.matrix.csr_topk(as_csr(summed), k, resolve_threads(self.threads, len(inputs)))[0]
 
     # ---- explanations ----
 
