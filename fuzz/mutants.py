@@ -26,8 +26,10 @@ from subjects import SUBJECTS, Refused, Subject, scratch_directory
 
 BATCH = 5000
 """Mutants of a worker; a new one begins with fresh memory."""
-TIMEOUT = 20
-"""Seconds of processor time for a mutant, and a third of those that it may take, twice."""
+STAGE = 250
+"""Mutants that are opened where the same things were done before."""
+TIMEOUT, PATIENCE = 20, 60
+"""Seconds of processor time for a mutant, and seconds that it may take on a busy machine, twice."""
 
 
 @dataclass
@@ -69,22 +71,36 @@ def work(subject: Subject, name: str, seed: int, end: int, report: Report) -> No
     """Try the mutants up to `end`."""
     numbers = report.numbers
     warnings.simplefilter("ignore")  # numbers of a mutant may overflow
+
+    def try_stage() -> None:
+        stage_end = min(end, (int(numbers[0]) // STAGE + 1) * STAGE)
+        while numbers[0] < stage_end:
+            try_one(subject, name, seed, report)
+
     while numbers[0] < end:
-        i = int(numbers[0])
-        random = np.random.default_rng([seed, i])
-        report.note("")
-        signal.setitimer(signal.ITIMER_PROF, TIMEOUT)  # a hang ends the process
-        signal.alarm(3 * TIMEOUT)
-        try:
-            subject.try_mutant(random, report.note)
-            numbers[1] += 1
-        except Refused:
-            numbers[2] += 1
-        except Exception as error:
-            numbers[3] += 1
-            print(f"FINDING {name} seed {seed} mutant {i} ({report.mutations}): {type(error).__name__}: {error}")
-            sys.stdout.flush()
-        numbers[0] += 1
+        before = int(numbers[0])
+        subject.reach(before // STAGE, try_stage)
+        assert numbers[0] > before, f"{name} does not come to where mutants are opened"
+
+
+def try_one(subject: Subject, name: str, seed: int, report: Report) -> None:
+    """Try a mutant and count what came of it."""
+    numbers = report.numbers
+    i = int(numbers[0])
+    random = np.random.default_rng([seed, i])
+    report.note("")
+    signal.setitimer(signal.ITIMER_PROF, TIMEOUT)  # a hang ends the process
+    signal.alarm(PATIENCE)
+    try:
+        subject.try_mutant(random, report.note)
+        numbers[1] += 1
+    except Refused:
+        numbers[2] += 1
+    except Exception as error:
+        numbers[3] += 1
+        print(f"FINDING {name} seed {seed} mutant {i} ({report.mutations}): {type(error).__name__}: {error}")
+        sys.stdout.flush()
+    numbers[0] += 1
 
 
 def run(name: str, n: int, seed: int, first: int, memory: int) -> Counts:
@@ -115,6 +131,7 @@ def run(name: str, n: int, seed: int, first: int, memory: int) -> Counts:
                 print(f"FINDING {name} seed {seed} mutant {numbers[0]} ({report.mutations}): {reason}", flush=True)
                 numbers[3] += 1
                 numbers[0] += 1
+            print(f"{name}: mutant {numbers[0]} of {end}", file=sys.stderr, flush=True)
     return Counts(*(int(count) for count in numbers[1:]))
 
 

@@ -6,6 +6,7 @@ words; anything else is a finding.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -19,10 +20,10 @@ import ramify
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "tests")]
 from golden.make import LABELS, MODELS, TEXTS
-from mutations import Directory, Random, mutate, pick
+from mutations import Directory, Random, mutate
 
 from ramify.io.store import FORMAT_VERSION
-from ramify.models import level_checkpoints, member_checkpoints
+from ramify.models import encoded, level_checkpoints, member_checkpoints
 from ramify.nn import trainer
 from ramify.nn.encoders.cache import cached
 from ramify.nn.encoders.tokenizer import TextTokenizer
@@ -40,6 +41,9 @@ class Refused(Exception):
 class Subject(Protocol):
     """Makes and opens mutants."""
 
+    def reach(self, stage: int, loop: Callable[[], None]) -> None:
+        """Come to where the mutants of a stage are opened, and call `loop`, which tries them."""
+
     def try_mutant(self, random: Random, note: Callable[[str], None]) -> None:
         """Make a mutant, tell its mutations, open and use it."""
 
@@ -52,6 +56,10 @@ class SavedModel:
         self._path, self._present = folder / "mutant", dict[str, bytes]()
         self._source.write(self._path)
         self._query(np.random.default_rng(0), verify=True)  # imports and allocates what is needed once
+
+    def reach(self, stage: int, loop: Callable[[], None]) -> None:
+        """Try mutants: nothing has to be done before."""
+        loop()
 
     def try_mutant(self, random: Random, note: Callable[[str], None]) -> None:
         """Open a mutant and ask it."""
@@ -90,44 +98,98 @@ def calibrated_model(folder: Path) -> SavedModel:
 
 
 class Checkpoint:
-    """The checkpoints of an interrupted training: it resumes, or refuses them."""
+    """The checkpoints of an interrupted training: it resumes, or refuses them.
+
+    What a training does before it reads a checkpoint is the same for all mutants of it. So the training waits there and
+    reads mutant after mutant. A neural training also goes on to its next checkpoint there, since it restores all that
+    it changes; the others begin again with a mutant that was not refused.
+    """
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind, self._path = kind, folder / "checkpoints"
-        linear, members = (level_checkpoints, "save_checkpoint"), (member_checkpoints, "save_member")
+        linear = (level_checkpoints, "save_checkpoint", level_checkpoints, "load_checkpoint")
+        members = (member_checkpoints, "save_member", member_checkpoints, "load_member")
+        neural = (trainer, "save_checkpoint", encoded, "train")
         writers = {"xr-linear": linear, "one-vs-all": linear, "ensemble": members, "hybrid": members}
-        self._module, self._save = writers.get(kind, (trainer, "save_checkpoint"))
+        self._writer, self._save, self._reader, self._load = writers.get(kind, neural)
+        self._is_neural = self._load == "train"
         n_saves = self._train(None)
-        self._snapshots = []
+        snapshots = []
         for after in sorted({1, (n_saves + 1) // 2, n_saves}):
             shutil.rmtree(self._path, ignore_errors=True)
             self._train(after)
-            self._snapshots.append({path.name: Directory(path) for path in self._path.iterdir()})
-        everything = [directory for snapshot in self._snapshots for directory in snapshot.values()]
+            snapshots.append({path.name: Directory(path) for path in self._path.iterdir()})
+        everything = [directory for snapshot in snapshots for directory in snapshot.values()]
         for directory in everything:
             directory.others = everything
+        self._stages = [(snapshot, name) for snapshot in snapshots for name in snapshot]
+
+    def reach(self, stage: int, loop: Callable[[], None]) -> None:
+        """Train until the checkpoint of a stage is to be read, and try mutants of it there."""
+        self._snapshot, self._name = self._stages[stage % len(self._stages)]
+        self._write()
+        load = getattr(self._reader, self._load)
+
+        def read_mutants(*args: Any, **options: Any) -> Any:
+            path = options["checkpoint"] if self._is_neural else args[0]
+            if path.name != self._name:
+                return load(*args, **options)
+            setattr(self._reader, self._load, load)
+            self._read = lambda: self._stopping(1, lambda: load(*args, **options))
+            loop()
+            raise KeyboardInterrupt
+
+        setattr(self._reader, self._load, read_mutants)
+        try:
+            self._model().fit(TEXTS, LABELS)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            setattr(self._reader, self._load, load)
 
     def try_mutant(self, random: Random, note: Callable[[str], None]) -> None:
-        """Mutate one of the checkpoints and resume."""
-        snapshot = pick(random, self._snapshots)
-        chosen = pick(random, snapshot)
-        shutil.rmtree(self._path, ignore_errors=True)
-        self._path.mkdir()
-        for name, directory in snapshot.items():
-            copy = directory.copy()
-            if name == chosen:
-                note(mutate(copy, random))
-            copy.write(self._path / name)
-        # Most resume only to the next checkpoint: by then all that was read has been used.
+        """Mutate a checkpoint, read it and go on."""
+        copy = self._snapshot[self._name].copy()
+        note(mutate(copy, random))
+        copy.write(self._path / self._name, self._present)
         to_the_end = random.random() < TO_THE_END
         try:
-            self._train(None if to_the_end else 1)
+            self._read()
+            if to_the_end or not self._is_neural:
+                # Most resume only to the next checkpoint: by then all that was read has been used.
+                self._train(None if to_the_end else 1)
         except (ramify.ModelFormatError, ramify.DataError) as error:  # DataError: the training diverges
             raise Refused from error
+        finally:
+            if self._is_changed():
+                self._write()
+
+    def _write(self) -> None:
+        """Write all checkpoints of an interrupted training, as they were."""
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._path.mkdir()
+        self._present = dict[str, bytes]()
+        for name, directory in self._snapshot.items():
+            directory.write(self._path / name, self._present if name == self._name else None)
+        self._before = self._identities()
+
+    def _is_changed(self) -> bool:
+        """Whether a training wrote or removed checkpoints."""
+        return self._identities() != self._before
+
+    def _identities(self) -> dict[str, int]:
+        return {entry.name: entry.inode() for entry in os.scandir(self._path)} if self._path.exists() else {}
 
     def _train(self, stop_after: int | None) -> int:
         """Train until so many checkpoints were written; return their number."""
-        save, n_saves = getattr(self._module, self._save), 0
+        return self._stopping(stop_after, lambda: self._model().fit(TEXTS, LABELS))
+
+    def _model(self) -> Any:
+        return MODELS[self._kind]().set_params(checkpoint_dir=str(self._path))
+
+    def _stopping(self, stop_after: int | None, run: Callable[[], Any]) -> int:
+        """Run until so many checkpoints were written; return their number."""
+        save, n_saves = getattr(self._writer, self._save), 0
 
         def save_and_count(*args: Any) -> None:
             nonlocal n_saves
@@ -136,14 +198,14 @@ class Checkpoint:
             if n_saves == stop_after:
                 raise KeyboardInterrupt
 
-        setattr(self._module, self._save, save_and_count)
+        setattr(self._writer, self._save, save_and_count)
         try:
-            MODELS[self._kind]().set_params(checkpoint_dir=str(self._path)).fit(TEXTS, LABELS)
+            run()
         except KeyboardInterrupt:
             if stop_after is None:
                 raise
         finally:
-            setattr(self._module, self._save, save)
+            setattr(self._writer, self._save, save)
         return n_saves
 
 
@@ -155,6 +217,10 @@ class Cache:
         self._source = {path.name: Directory(path) for path in self._fill()}
         for directory in self._source.values():
             directory.others = list(self._source.values())
+
+    def reach(self, stage: int, loop: Callable[[], None]) -> None:
+        """Try mutants: nothing has to be done before."""
+        loop()
 
     def try_mutant(self, random: Random, note: Callable[[str], None]) -> None:
         """Mutate an entry and ask the cache for it."""

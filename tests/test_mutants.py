@@ -42,6 +42,9 @@ sys.path.insert(0, {str(ROOT / "fuzz")!r})
 import mutants, subjects
 
 class Bad:
+    def reach(self, stage, loop):
+        loop()
+
     def try_mutant(self, random, note):
         n = int(mutants_seen[0])
         mutants_seen[0] += 1
@@ -56,7 +59,7 @@ class Bad:
 import mmap
 import numpy as np
 mutants_seen = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
-mutants.TIMEOUT = 1
+mutants.TIMEOUT, mutants.PATIENCE = 0.2, 5  # on a busy machine, too, the loop uses up the first before the second
 mutants.SUBJECTS["bad"] = lambda folder: Bad()
 counts = mutants.run("bad", 6, 0, 0, 64)
 assert (counts.answered, counts.refused, counts.findings) == (1, 1, 4), counts

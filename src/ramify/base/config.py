@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import os
 import sys
 import tomllib
@@ -299,8 +300,14 @@ def _is_plain(hint: Any) -> bool:
     return isinstance(hint, type) and not typing.get_args(hint) and hint is not float
 
 
+@functools.cache
 def _options(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+@functools.cache
+def _origin(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(hint), typing.get_args(hint)
 
 
 def _config_types(hint: Any) -> list[type[Config]]:
@@ -319,7 +326,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if len(options) > 1:
         return any(_fits(value, o) for o in options)
     hint = options[0]
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    origin, args = _origin(hint)
     if origin is Literal:
         return any(value == a and type(value) is type(a) for a in args)
     if origin is tuple:

@@ -177,6 +177,13 @@ class _Directory:
             raise OSError("not a regular file")
         return os.fdopen(descriptor, "rb")
 
+    def size(self, name: str) -> int:
+        """Size of a regular file; raises `OSError` for anything else."""
+        status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not a regular file")
+        return status.st_size
+
     def __del__(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -200,8 +207,7 @@ class Store:
         for name, entry in self.files.items():
             self._check_entry(name, entry)
             if not lazy:
-                with self._open(name):
-                    pass
+                self._check_size(name)
         if verify:
             self.verify(self.files)
 
@@ -259,17 +265,31 @@ class Store:
     @contextmanager
     def _open(self, name: str) -> Iterator[BinaryIO]:
         """Open a file of the manifest that has the size which the manifest says."""
-        try:
+        with self._explained(name):
             file = self._directory.open(name)
+        with file:
+            self._compare_size(name, os.fstat(file.fileno()).st_size)
+            yield file
+
+    def _check_size(self, name: str) -> None:
+        """Refuse a file that is missing, not regular, or of another size; when it is read, it is checked again."""
+        with self._explained(name):
+            size = self._directory.size(name)
+        self._compare_size(name, size)
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError as error:
             raise ModelFormatError(f"{self.path / name} is missing") from error
         except OSError as error:
             raise ModelFormatError(f"{self.path / name} is not a regular file (links are not followed)") from error
-        with file:
-            size, expected = os.fstat(file.fileno()).st_size, self.files[name].get("size")
-            if size != expected:
-                raise ModelFormatError(f"{self.path / name} has {size} bytes, but the manifest says {expected}")
-            yield file
+
+    def _compare_size(self, name: str, size: int) -> None:
+        expected = self.files[name].get("size")
+        if size != expected:
+            raise ModelFormatError(f"{self.path / name} has {size} bytes, but the manifest says {expected}")
 
     def verify(self, names: Iterable[str]) -> None:
         """Compare files with their hashes in the manifest."""
