@@ -10,6 +10,7 @@ import numpy as np
 from ramify.distributed.data_tasks import documents
 from ramify.distributed.task import Job, Shard
 from ramify.features.concat import Concat, feature_parts
+from ramify.features.languages import sample_step
 from ramify.features.term_counts import (
     TermCounts,
     count_languages,
@@ -43,14 +44,16 @@ def _features(job: Job) -> Tfidf | Concat:
     return features_from(job.params["features"])
 
 
-def _documents(job: Job) -> list[Any]:
-    return documents(job.inputs["file"][0], job.params["begin"], job.params["end"], job.params["names"])
+def _documents(job: Job, first: int = 0, step: int = 1) -> list[Any]:
+    begin, end = job.params["begin"] + first, job.params["end"]
+    return documents(job.inputs["file"][0], begin, end, job.params["names"], step)
 
 
 def sample_texts(job: Job) -> dict[str, Any]:
     """Languages of a sample of the texts of a block, as each extractor reads them, and words as the first does."""
-    texts, names, at = _documents(job), job.params["names"], (job.params["first"], job.params["n"])
-    parts = feature_parts(_features(job))
+    step, names, parts = sample_step(job.params["n"]), job.params["names"], feature_parts(_features(job))
+    texts = _documents(job, -job.params["first"] % step, step)  # the rows of the sample: all of them are counted
+    at = (0, len(texts))
     languages = [dict(count_languages(tfidf, texts, fields_of(tfidf, names), *at)) for tfidf in parts]
     n_words, n = count_words(parts[0], texts, fields_of(parts[0], names), *at)
     return {"languages": languages, "n_words": n_words, "n": n}
@@ -115,10 +118,24 @@ def _learned(job: Job, shard: Shard) -> Tfidf | Concat:
     return load_features(shard.store, shard.result["features"], "features_", type(_features(job)), kind)
 
 
+_opened: dict[tuple[str, int, int], Tfidf | Concat] = {}
+"""The features that this process has opened last: all tasks of a stage need the same ones."""
+
+
+def _kept(job: Job, shard: Shard) -> Tfidf | Concat:
+    """Learned features, which are not to be changed."""
+    status = shard.store.path.stat()  # a damaged shard that was made again is another directory
+    key = (str(shard.store.path), status.st_ino, status.st_mtime_ns)
+    if key not in _opened:
+        _opened.clear()
+        _opened[key] = _learned(job, shard)
+    return _opened[key]
+
+
 def count_parts(job: Job) -> dict[str, Any]:
     """Documents of a block with each term, also as a part of a word, of the extractors that count parts of words."""
     block = job.inputs["counts"][0]
-    for i, tfidf in enumerate(feature_parts(_learned(job, job.inputs["terms"][0]))):
+    for i, tfidf in enumerate(feature_parts(_kept(job, job.inputs["terms"][0]))):
         if tfidf.subwords is not None:
             job.writer.array(f"{i}_df", document_frequency(tfidf, _read_counts(block, i), block.csr(f"{i}_counts")))
     return {}
@@ -138,7 +155,7 @@ def learn_weights(job: Job) -> dict[str, Any]:
 
 def transform(job: Job) -> dict[str, Any]:
     """X (rows × d) of a block of texts."""
-    block, features = job.inputs["counts"][0], _learned(job, job.inputs["features"][0])
+    block, features = job.inputs["counts"][0], _kept(job, job.inputs["features"][0])
     parts = [
         features_of(tfidf, _read_counts(block, i), block.csr(f"{i}_counts"))
         for i, tfidf in enumerate(feature_parts(features))
