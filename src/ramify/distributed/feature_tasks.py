@@ -118,24 +118,10 @@ def _learned(job: Job, shard: Shard) -> Tfidf | Concat:
     return load_features(shard.store, shard.result["features"], "features_", type(_features(job)), kind)
 
 
-_opened: dict[tuple[str, int, int], Tfidf | Concat] = {}
-"""The features that this process has opened last: all tasks of a stage need the same ones."""
-
-
-def _kept(job: Job, shard: Shard) -> Tfidf | Concat:
-    """Learned features, which are not to be changed."""
-    status = shard.store.path.stat()  # a damaged shard that was made again is another directory
-    key = (str(shard.store.path), status.st_ino, status.st_mtime_ns)
-    if key not in _opened:
-        _opened.clear()
-        _opened[key] = _learned(job, shard)
-    return _opened[key]
-
-
 def count_parts(job: Job) -> dict[str, Any]:
     """Documents of a block with each term, also as a part of a word, of the extractors that count parts of words."""
     block = job.inputs["counts"][0]
-    for i, tfidf in enumerate(feature_parts(_kept(job, job.inputs["terms"][0]))):
+    for i, tfidf in enumerate(feature_parts(_learned(job, job.inputs["terms"][0]))):
         if tfidf.subwords is not None:
             job.writer.array(f"{i}_df", document_frequency(tfidf, _read_counts(block, i), block.csr(f"{i}_counts")))
     return {}
@@ -155,7 +141,7 @@ def learn_weights(job: Job) -> dict[str, Any]:
 
 def transform(job: Job) -> dict[str, Any]:
     """X (rows × d) of a block of texts."""
-    block, features = job.inputs["counts"][0], _kept(job, job.inputs["features"][0])
+    block, features = job.inputs["counts"][0], _learned(job, job.inputs["features"][0])
     parts = [
         features_of(tfidf, _read_counts(block, i), block.csr(f"{i}_counts"))
         for i, tfidf in enumerate(feature_parts(features))
