@@ -85,3 +85,12 @@ def test_vocabularies_of_ids_are_compared_without_visiting_them():
     assert LabelVocabulary(range(3)) == LabelVocabulary([0, 1, 2])
     assert LabelVocabulary(range(3)) != LabelVocabulary([0, 1, 3])
     assert LabelVocabulary(range(3)) != LabelVocabulary(range(4))
+
+
+@pytest.mark.parametrize("names", [[f"Wal {i} \udce4" for i in range(10_000)], [("a", i) for i in range(5_000)]])
+def test_labels_in_order_are_those_by_id(tmp_path, names):
+    with StoreWriter(tmp_path / "m") as writer:
+        writer.manifest("popular", {}, {"labels": LabelVocabulary(names).save(writer)})
+    store = Store(tmp_path / "m")
+    opened = LabelVocabulary.load(store, store.state["labels"])
+    assert list(opened) == [opened[i] for i in range(len(opened))] == names

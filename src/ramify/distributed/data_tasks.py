@@ -145,14 +145,19 @@ def make_blocks(sizes: Sequence[int], rows_per_block: int) -> list[Block]:
     return blocks
 
 
-def documents(shard: Shard, begin: int, end: int, names: Sequence[str] | None) -> list[Any]:
-    """Texts of some rows of a file; with the names of all text fields, dicts of them."""
+def documents(shard: Shard, begin: int, end: int, names: Sequence[str] | None, step: int = 1) -> list[Any]:
+    """Texts of some rows of a file, one of `step`; with the names of all text fields, dicts of them."""
     columns: list[str] = shard.result["columns"] or [""]
     width = len(columns)
-    offsets = shard.array("text_offsets")[begin * width : end * width + 1]
-    content = shard.array("text_bytes")[int(offsets[0]) : int(offsets[-1])].tobytes()
-    ends = (offsets - offsets[0]).tolist()
-    parts = [content[a:b].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(ends)]
+    offsets = shard.array("text_offsets")
+    texts = shard.array("text_bytes")
+    parts = []
+    for first, last in [(begin, end)] if step == 1 else [(row, row + 1) for row in range(begin, end, step)]:
+        ends = offsets[first * width : last * width + 1].tolist()
+        content = texts[ends[0] : ends[-1]].tobytes()
+        parts += [
+            content[a - ends[0] : b - ends[0]].decode("utf-8", "surrogatepass") for a, b in itertools.pairwise(ends)
+        ]
     if names is None:
         return parts
     columns = ["text"] if columns == [""] else columns

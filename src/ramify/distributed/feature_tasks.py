@@ -10,6 +10,7 @@ import numpy as np
 from ramify.distributed.data_tasks import documents
 from ramify.distributed.task import Job, Shard
 from ramify.features.concat import Concat, feature_parts
+from ramify.features.languages import sample_step
 from ramify.features.term_counts import (
     TermCounts,
     count_languages,
@@ -43,14 +44,16 @@ def _features(job: Job) -> Tfidf | Concat:
     return features_from(job.params["features"])
 
 
-def _documents(job: Job) -> list[Any]:
-    return documents(job.inputs["file"][0], job.params["begin"], job.params["end"], job.params["names"])
+def _documents(job: Job, first: int = 0, step: int = 1) -> list[Any]:
+    begin, end = job.params["begin"] + first, job.params["end"]
+    return documents(job.inputs["file"][0], begin, end, job.params["names"], step)
 
 
 def sample_texts(job: Job) -> dict[str, Any]:
     """Languages of a sample of the texts of a block, as each extractor reads them, and words as the first does."""
-    texts, names, at = _documents(job), job.params["names"], (job.params["first"], job.params["n"])
-    parts = feature_parts(_features(job))
+    step, names, parts = sample_step(job.params["n"]), job.params["names"], feature_parts(_features(job))
+    texts = _documents(job, -job.params["first"] % step, step)  # the rows of the sample: all of them are counted
+    at = (0, len(texts))
     languages = [dict(count_languages(tfidf, texts, fields_of(tfidf, names), *at)) for tfidf in parts]
     n_words, n = count_words(parts[0], texts, fields_of(parts[0], names), *at)
     return {"languages": languages, "n_words": n_words, "n": n}

@@ -130,7 +130,7 @@ def fit_group(job: Job) -> dict[str, Any]:
     )[begin - first : end - first]
     job.writer.array("bias", constant_terms(W, model.linear.bias, extra[begin - first : end - first]))
     kept = W if are_labels else drop_small_weights(W, d, model.linear.thresholds(np.zeros(W.shape[0])))
-    job.write_rows("W", W[:, :d].T.tocsr())
+    job.write_rows("W", W.T.tocsr()[:d])
     return {"magnitudes": {kind: _magnitudes(part, d) for kind, part in ((KEPT, kept), (MINING, W))},
             "n_weights": int(W.nnz)}  # fmt: skip
 

@@ -10,6 +10,7 @@ import hashlib
 import shutil
 import socket
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from ramify.io.directories import StagingDirectory
 
 Packed = dict[str, AnyArray]
 """Content of the files of a directory, by name."""
+LOOK_EVERY = 1.0
+"""Seconds after which the driver asks again which nodes there are: an answer takes milliseconds of processor time."""
 
 
 class RayEngine:
@@ -45,14 +48,24 @@ class RayEngine:
         if self._is_own:
             ray.init(address=address, log_to_driver=False, include_dashboard=False)
         self._run = ray.remote(max_retries=0, num_cpus=self._threads)(_run_shared if shared else _run_apart)
-        self._workers = 1
+        self._workers, self._n_nodes, self._most, self._asked = 1, 1, 0, -LOOK_EVERY
         self._shards: dict[str, Any] = {}  # in the object store, by key
         self._results: dict[Any, tuple[dict[str, Any], Any]] = {}  # call and shard of the tasks that run
 
     def slots(self) -> int:
         """Return how many tasks the processors of all nodes can run."""
-        self._workers = max(1, int(self._ray.cluster_resources().get("CPU", 1)) // self._threads)
+        self._look()
         return self._workers
+
+    def _look(self) -> None:
+        """See what the cluster has, which may grow and shrink."""
+        if time.monotonic() - self._asked < LOOK_EVERY:
+            return
+        self._asked = time.monotonic()
+        alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        self._n_nodes = len(alive)
+        self._workers = max(1, int(sum(node.get("CPU", 0) for node in alive)) // self._threads)
+        self._most = max((node.get("memory", 0) for node in alive), default=0)
 
     def memory(self) -> int | None:
         """Unknown here: Ray places a task where there is memory for it."""
@@ -60,14 +73,14 @@ class RayEngine:
 
     def describe(self) -> str:
         """Return what the progress shows."""
-        n = sum(node["Alive"] for node in self._ray.nodes())
+        n = self._n_nodes
         return f"{n} node{'s' * (n != 1)}, {self._workers} at once"
 
     def submit(self, call: dict[str, Any], memory: int) -> Any:
         """Start a task where there are a processor and memory for it."""
         # More than any node has would wait for ever: then it starts anyway.
-        most = max((node["Resources"].get("memory", 0) for node in self._ray.nodes() if node["Alive"]), default=0)
-        needed = min(memory, int(0.9 * most))
+        self._look()
+        needed = min(memory, int(0.9 * self._most))
         if self._shared:
             return self._run.options(memory=needed).remote(self._work_dir, call, self._threads)
         inputs = {key: self._shard(key) for keys in call["inputs"].values() for key in keys}

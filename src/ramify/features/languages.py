@@ -52,9 +52,14 @@ def count_words(texts: Sequence[str], n_fields: int, *, first: int = 0, n: int |
     return sum(text.count(" ") + 1 for text in sample), len(sample) // n_fields
 
 
+def sample_step(n: int) -> int:
+    """Of n documents, the sample takes one of so many."""
+    return max(1, n // _SAMPLE)
+
+
 def _sample(texts: Sequence[str], n_fields: int, first: int, n: int | None) -> list[str]:
     n_here = len(texts) // n_fields
-    step = max(1, (n_here if n is None else n) // _SAMPLE)
+    step = sample_step(n_here if n is None else n)
     return [text for i in range(-first % step, n_here, step) for text in texts[i * n_fields : (i + 1) * n_fields]]
 
 

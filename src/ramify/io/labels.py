@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, overload
@@ -16,6 +17,7 @@ from ramify.base.types import AnyArray, Csr, Label
 from ramify.io.store import Store, StoreWriter
 
 _MAX_DECODED = 1 << 20  # size of the cache of decoded labels
+_DECODED_AT_ONCE = 4096  # labels of an iteration
 
 
 class LabelVocabulary(Sequence[Label]):
@@ -68,17 +70,22 @@ class LabelVocabulary(Sequence[Label]):
         i = index % len(self)
         if i in self._decoded:
             return self._decoded[i]
-        try:
-            decoded = bytes(text[int(offsets[i]) : int(offsets[i + 1])]).decode("utf-8", "surrogatepass")
-            label = _from_json(json.loads(decoded)) if tagged else decoded
-        except (ValueError, RecursionError) as error:
-            raise ModelFormatError(f"label {i} is damaged: {error}") from error
+        label = _decode(bytes(text[int(offsets[i]) : int(offsets[i + 1])]), i, tagged)
         if len(self._decoded) < _MAX_DECODED:
             self._decoded[i] = label
         return label
 
     def __iter__(self) -> Iterator[Label]:
-        return (self[i] for i in range(len(self)))
+        return iter(self._labels) if self._packed is None else self._decode_all(*self._packed)
+
+    @staticmethod
+    def _decode_all(text: AnyArray, offsets: AnyArray, tagged: bool) -> Iterator[Label]:
+        """All labels in order; slices of bytes take a tenth of the time of slices of arrays."""
+        for begin in range(0, len(offsets) - 1, _DECODED_AT_ONCE):
+            ends = offsets[begin : begin + _DECODED_AT_ONCE + 1].tolist()
+            content = text[ends[0] : ends[-1]].tobytes()
+            for i, (a, b) in enumerate(itertools.pairwise(ends), begin):
+                yield _decode(content[a - ends[0] : b - ends[0]], i, tagged)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LabelVocabulary) or len(self) != len(other):
@@ -150,6 +157,15 @@ class LabelVocabulary(Sequence[Label]):
         vocabulary._labels = range(n)
         vocabulary._ids = None
         return vocabulary
+
+
+def _decode(encoded: bytes, i: int, tagged: bool) -> Label:
+    """Label i from its bytes."""
+    try:
+        decoded = encoded.decode("utf-8", "surrogatepass")
+        return _from_json(json.loads(decoded)) if tagged else decoded
+    except (ValueError, RecursionError) as error:
+        raise ModelFormatError(f"label {i} is damaged: {error}") from error
 
 
 def encode_labels(y: Any, n_rows: int | None = None) -> tuple[Csr, LabelVocabulary]:
