@@ -169,8 +169,8 @@ Out<float, 2> py_gather_dot_backward(PyPairs pairs, In2<float> table, In2<float>
     });
 }
 
-Ranking py_rank_blended(PyDense classifiers, float beta, bool by_row, In2<std::int32_t> candidates, In2<float> similarities,
-                        In2<float> embeddings, std::int64_t k, int threads) {
+Ranking py_rank_blended(PyDense classifiers, float beta, bool by_row, In2<std::int32_t> candidates,
+                        In2<float> similarities, In2<float> embeddings, std::int64_t k, int threads) {
     const auto& [weights, bias] = classifiers;
     const Classifiers dense{weights.data(), bias.data(), ssize(weights.shape(1))};
     const Candidates lists{ssize(candidates.shape(0)), ssize(candidates.shape(1)), candidates.data(),
@@ -270,8 +270,8 @@ void bind_neural(nb::module_& m) {
           array("embeddings"), nb::arg("threads"));
     m.def("gather_dot_backward", py_gather_dot_backward, array("pairs"), array("table"), array("gradients"),
           nb::arg("threads"));
-    m.def("rank_blended", py_rank_blended, array("classifiers"), nb::arg("beta"), nb::arg("by_row"), array("candidates"),
-          array("similarities"), array("embeddings"), nb::arg("k"), nb::arg("threads"));
+    m.def("rank_blended", py_rank_blended, array("classifiers"), nb::arg("beta"), nb::arg("by_row"),
+          array("candidates"), array("similarities"), array("embeddings"), nb::arg("k"), nb::arg("threads"));
 
     nb::class_<AdamOptions>(m, "AdamOptions")
         .def(nb::init<float, float, float, float, float, std::int64_t>(), nb::kw_only(), nb::arg("learning_rate"),

@@ -49,7 +49,8 @@ public:
 
     // The blended scores, relative to the maxima of the candidates or not.
     std::vector<Scored>& blend(bool by_row) {
-        const float max_probability = by_row ? max_probability_ : 1.0f, max_similarity = by_row ? max_similarity_ : 1.0f;
+        const float max_probability = by_row ? max_probability_ : 1.0f,
+                    max_similarity = by_row ? max_similarity_ : 1.0f;
         const float p_scale = max_probability > 0 ? max_probability : 1.0f,
                     s_scale = max_similarity > 0 ? max_similarity : 1.0f;
         const float level = std::max(max_probability, 1e-30f);  // keeps the order where every probability is 0

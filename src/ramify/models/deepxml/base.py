@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts, inverse_propensity
 from ramify.models.base import check_state
+from ramify.models.deepxml.candidates import AllowedLabels, Ranked, Retrieval, add_candidates, unlisted
 from ramify.models.deepxml.reranker import RERANKED_LABELS, Reranker, is_fraction
 from ramify.models.encoded import EncodedModel, SplitSamples
 from ramify.models.memory import DataSizes
@@ -40,40 +41,10 @@ from ramify.rank.filters import LabelFilter, fill_up, keep_allowed
 
 ROWS_PER_BLOCK = 4096
 """Samples whose candidates are in memory together."""
-MAX_COMPARED = 100_000
-"""Pairs of ids that are compared directly; more are sorted."""
 EXACT_LABELS = 1000
 """Allowed labels that are all scored, where scores do not depend on the row."""
 CALIBRATED_LABELS = 100
 """Labels of a sample that the calibrator is fitted to."""
-
-
-class Retrieval(NamedTuple):
-    """Candidates (n, k) with their similarities, and the embeddings (n, D) that the classifiers see.
-
-    With a filter `allowed` are ids and similarities (n, m) of the nearest allowed labels; some may be candidates, of
-    which k = 0 are retrieved where the allowed labels are all that is needed.
-    """
-
-    ids: IntArray
-    similarities: FloatArray
-    phi: FloatArray
-    allowed: tuple[IntArray, FloatArray] | None = None
-
-
-class AllowedLabels(NamedTuple):
-    """A filter, and how many of the labels that it allows are wanted."""
-
-    label_filter: LabelFilter
-    k: int
-
-
-class Ranked(NamedTuple):
-    """Ids and scores (n, k) of labels, best first, and the best score (n, 1) of each row, whatever is allowed."""
-
-    ids: IntArray
-    scores: FloatArray
-    best: FloatArray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -390,27 +361,6 @@ class DeepXMLModel(EncodedModel):
             info = check_state(store, reranker)
             encoder = self._load_encoder(store, info.get("encoder"), "reranker_encoder_", shape)
             self.reranker_ = Reranker.load_from(store, info, "reranker_", encoder, self.n_labels, by_row)
-
-
-def no_candidates(n: int) -> tuple[IntArray, FloatArray]:
-    """Ids and similarities (n, 0) of no candidates."""
-    return np.empty((n, 0), np.int32), np.empty((n, 0), np.float32)
-
-
-def add_candidates(
-    found: tuple[IntArray, FloatArray], more: tuple[IntArray, FloatArray], n_labels: int
-) -> tuple[IntArray, FloatArray]:
-    """Ids and similarities (n, k + m) of candidates (n, k) and more (n, m), each label once."""
-    ids = np.concatenate([found[0], unlisted(more[0], found[0], n_labels)], axis=1)
-    return ids, np.concatenate([found[1], more[1]], axis=1)
-
-
-def unlisted(ids: IntArray, listed: IntArray, n_labels: int) -> IntArray:
-    """Ids (n, m) of labels, -1 in place of those that are listed (n, k) in the same row already."""
-    if ids.size * listed.shape[1] <= MAX_COMPARED:
-        return np.where((ids[:, :, None] == listed[:, None, :]).any(axis=2), np.int32(-1), ids)
-    rows = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels
-    return np.where(np.isin(rows + ids, (rows + listed)[listed >= 0]), np.int32(-1), ids)
 
 
 def _is_curve(rows: Any) -> TypeGuard[list[list[float]]]:

@@ -29,7 +29,8 @@ from ramify.base.config import param
 from ramify.base.threads import blas_threads
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
-from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval, no_candidates
+from ramify.models.deepxml.base import DeepXMLModel
+from ramify.models.deepxml.candidates import AllowedLabels, Retrieval, no_candidates
 from ramify.models.encoded import SplitSamples
 from ramify.models.memory import DataSizes
 from ramify.nn.checkpoint import CheckpointDirectory
