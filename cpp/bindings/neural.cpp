@@ -169,32 +169,15 @@ Out<float, 2> py_gather_dot_backward(PyPairs pairs, In2<float> table, In2<float>
     });
 }
 
-Ranking py_rank_blended(PyDense classifiers, float beta, In2<std::int32_t> candidates, In2<float> similarities,
-                        In2<float> embeddings, std::int64_t k, int threads) {
+Ranking py_rank_blended(PyDense classifiers, float beta, bool by_row, In2<std::int32_t> candidates,
+                        In2<float> similarities, In2<float> embeddings, std::int64_t k, int threads) {
     const auto& [weights, bias] = classifiers;
     const Classifiers dense{weights.data(), bias.data(), ssize(weights.shape(1))};
     const Candidates lists{ssize(candidates.shape(0)), ssize(candidates.shape(1)), candidates.data(),
                            similarities.data()};
     return give_ranking(candidates.shape(0), k, [&](std::int32_t* ids, float* scores) {
-        rank_blended(dense, beta, lists, embeddings.data(), k, threads, ids, scores);
+        rank_blended(dense, beta, by_row, lists, embeddings.data(), k, threads, ids, scores);
     });
-}
-
-std::tuple<Out<std::int32_t, 2>, Out<float, 2>, Out<float>> py_rank_beside(
-    PyDense classifiers, float beta, In2<std::int32_t> shortlist, In2<float> shortlist_similarities,
-    In2<std::int32_t> candidates, In2<float> similarities, In2<float> embeddings, std::int64_t k, int threads) {
-    const auto& [weights, bias] = classifiers;
-    const Classifiers dense{weights.data(), bias.data(), ssize(weights.shape(1))};
-    const Candidates listed{ssize(shortlist.shape(0)), ssize(shortlist.shape(1)), shortlist.data(),
-                            shortlist_similarities.data()};
-    const Candidates others{ssize(candidates.shape(0)), ssize(candidates.shape(1)), candidates.data(),
-                            similarities.data()};
-    const std::size_t n = candidates.shape(0);
-    auto best = std::make_unique_for_overwrite<float[]>(n);
-    auto [ids, scores] = give_ranking(n, k, [&](std::int32_t* found, float* values) {
-        rank_beside(dense, beta, listed, others, embeddings.data(), k, threads, found, values, best.get());
-    });
-    return {std::move(ids), std::move(scores), give(std::move(best), {n})};
 }
 
 // ---- Adam ----
@@ -287,11 +270,8 @@ void bind_neural(nb::module_& m) {
           array("embeddings"), nb::arg("threads"));
     m.def("gather_dot_backward", py_gather_dot_backward, array("pairs"), array("table"), array("gradients"),
           nb::arg("threads"));
-    m.def("rank_blended", py_rank_blended, array("classifiers"), nb::arg("beta"), array("candidates"),
-          array("similarities"), array("embeddings"), nb::arg("k"), nb::arg("threads"));
-    m.def("rank_beside", py_rank_beside, array("classifiers"), nb::arg("beta"), array("shortlist"),
-          array("shortlist_similarities"), array("candidates"), array("similarities"), array("embeddings"),
-          nb::arg("k"), nb::arg("threads"));
+    m.def("rank_blended", py_rank_blended, array("classifiers"), nb::arg("beta"), nb::arg("by_row"),
+          array("candidates"), array("similarities"), array("embeddings"), nb::arg("k"), nb::arg("threads"));
 
     nb::class_<AdamOptions>(m, "AdamOptions")
         .def(nb::init<float, float, float, float, float, std::int64_t>(), nb::kw_only(), nb::arg("learning_rate"),

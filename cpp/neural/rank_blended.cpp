@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "core/parallel.h"
@@ -48,9 +47,10 @@ public:
         }
     }
 
-    // The blended scores, relative to the maxima of a shortlist.
-    std::vector<Scored>& blend(const Parts& shortlist) {
-        const float max_probability = shortlist.max_probability_, max_similarity = shortlist.max_similarity_;
+    // The blended scores, relative to the maxima of the candidates or not.
+    std::vector<Scored>& blend(bool by_row) {
+        const float max_probability = by_row ? max_probability_ : 1.0f,
+                    max_similarity = by_row ? max_similarity_ : 1.0f;
         const float p_scale = max_probability > 0 ? max_probability : 1.0f,
                     s_scale = max_similarity > 0 ? max_similarity : 1.0f;
         const float level = std::max(max_probability, 1e-30f);  // keeps the order where every probability is 0
@@ -67,37 +67,16 @@ private:
     std::vector<float> similarities_, products_;
 };
 
-template <typename Rank>
-void for_each_sample(std::int64_t n, int threads, const Rank& rank) {
-    parallel_for((n + samples_at_once - 1) / samples_at_once, threads, [&](std::int64_t block, int) {
-        rank(block * samples_at_once, std::min(n, (block + 1) * samples_at_once));
-    });
-}
-
 }  // namespace
 
-void rank_blended(const Classifiers& classifiers, float beta, const Candidates& candidates, const float* embeddings,
-                  std::int64_t k, int threads, std::int32_t* ids, float* scores) {
-    for_each_sample(candidates.n, threads, [&](std::int64_t begin, std::int64_t end) {
+void rank_blended(const Classifiers& classifiers, float beta, bool by_row, const Candidates& candidates,
+                  const float* embeddings, std::int64_t k, int threads, std::int32_t* ids, float* scores) {
+    parallel_for((candidates.n + samples_at_once - 1) / samples_at_once, threads, [&](std::int64_t block, int) {
         Parts parts(classifiers, beta);
-        for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t end = std::min(candidates.n, (block + 1) * samples_at_once);
+        for (std::int64_t i = block * samples_at_once; i < end; ++i) {
             parts.read(candidates, i, embeddings + i * classifiers.dim);
-            write_topk(parts.blend(parts), k, ids + i * k, scores + i * k);
-        }
-    });
-}
-
-void rank_beside(const Classifiers& classifiers, float beta, const Candidates& shortlist, const Candidates& candidates,
-                 const float* embeddings, std::int64_t k, int threads, std::int32_t* ids, float* scores, float* best) {
-    for_each_sample(candidates.n, threads, [&](std::int64_t begin, std::int64_t end) {
-        Parts listed(classifiers, beta), parts(classifiers, beta);
-        for (std::int64_t i = begin; i < end; ++i) {
-            const float* x = embeddings + i * classifiers.dim;
-            listed.read(shortlist, i, x);
-            parts.read(candidates, i, x);
-            write_topk(parts.blend(listed), k, ids + i * k, scores + i * k);
-            best[i] = -std::numeric_limits<float>::infinity();
-            for (const Scored& item : listed.blend(listed)) best[i] = std::max(best[i], item.score);
+            write_topk(parts.blend(by_row), k, ids + i * k, scores + i * k);
         }
     });
 }

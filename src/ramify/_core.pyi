@@ -418,23 +418,13 @@ def gather_dot_backward(
 def rank_blended(
     classifiers: tuple[NDArray[np.float32], NDArray[np.float32]],
     beta: float,
+    by_row: bool,
     candidates: NDArray[np.int32],
     similarities: NDArray[np.float32],
     embeddings: NDArray[np.float32],
     k: int,
     threads: int,
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]: ...
-def rank_beside(
-    classifiers: tuple[NDArray[np.float32], NDArray[np.float32]],
-    beta: float,
-    shortlist: NDArray[np.int32],
-    shortlist_similarities: NDArray[np.float32],
-    candidates: NDArray[np.int32],
-    similarities: NDArray[np.float32],
-    embeddings: NDArray[np.float32],
-    k: int,
-    threads: int,
-) -> tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32]]: ...
 
 class AdamOptions:
     def __init__(

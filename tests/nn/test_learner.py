@@ -53,7 +53,7 @@ def learner_on_shortlists(**options):
     inverse = inverse_propensity(LabelCounts.of(Y[rows]))
     shift = (0.1 * np.log(inverse)).astype(np.float32)
     held = samples.take(validation_rows), Y[validation_rows]
-    validator = BlendValidator(*held, sampler, inverse, shift, None, 1)
+    validator = BlendValidator(*held, sampler, inverse, shift, None, False, 1)
     head = ShortlistHead(*init_classifiers(Y[rows], embeddings, 6, 1), binary_cross_entropy)
     return Learner(encoder, head, sampler, validator, samples, TrainingConfig(**options), seed=3, threads=1)
 

@@ -83,7 +83,7 @@ def blend_validator(beta=None, bias_weight=0.0, empty=False, n_candidates=12):
     inverse = inverse_propensity(LabelCounts.of(Y))
     shift = (bias_weight * np.log(inverse)).astype(np.float32)
     held_out = none_of(samples, Y) if empty else (samples, Y)
-    validator = BlendValidator(*held_out, FixedCandidates(ids, similarity_scores), inverse, shift, beta, 1)
+    validator = BlendValidator(*held_out, FixedCandidates(ids, similarity_scores), inverse, shift, beta, False, 1)
     return validator, ShortlistHead(weights, bias, binary_cross_entropy)
 
 
@@ -104,7 +104,7 @@ def test_metrics_by_beta_are_those_of_the_blended_ranking(bias_weight):
     ids, similarity_scores = validator.source.candidates(None)
     logits = candidate_logits((weights, bias + validator.bias_shift), ids, validator.samples.features.dense, 1)
     for beta in (0.0, 0.5, 1.0):
-        blended = blended_scores(ids, logits, similarity_scores, beta)
+        blended = blended_scores(ids, logits, similarity_scores, beta, False)
         order = np.argsort(-blended, axis=1, kind="stable")[:, :5]
         ranking = ramify.Ranking(np.take_along_axis(ids, order, 1), np.take_along_axis(blended, order, 1), 25)
         counts = LabelCounts(60, np.bincount(validator.Y.indices, minlength=25))

@@ -32,12 +32,18 @@ def test_blended_scores_against_the_formula():
     assert row_normalized(probabilities)[1].tolist() == [1, 0, 0]
     assert not row_normalized(probabilities)[2].any()
     # With β = 1 the score is the probability of the classifier.
-    assert blended_scores(ids, logits, similarity_scores, 1.0)[0] == pytest.approx(probabilities[0])
-    assert blended_scores(ids, logits, similarity_scores, 0.0)[0] == pytest.approx(largest * normalized[0])
-    blended = blended_scores(ids, logits, similarity_scores, 0.25)
+    assert blended_scores(ids, logits, similarity_scores, 1.0, True)[0] == pytest.approx(probabilities[0])
+    assert blended_scores(ids, logits, similarity_scores, 0.0, True)[0] == pytest.approx(largest * normalized[0])
+    blended = blended_scores(ids, logits, similarity_scores, 0.25, True)
     assert blended[0] == pytest.approx(largest * (0.25 * row_normalized(probabilities)[0] + 0.75 * normalized[0]))
     assert np.all(np.isneginf(blended[ids < 0]))
     assert blended[3, 1] > blended[3, 0] > 0  # ordered although every probability underflows
+    absolute = blended_scores(ids, logits, similarity_scores, 0.25, False)
+    assert absolute[0] == pytest.approx(0.25 * probabilities[0] + 0.75 * similarity_scores[0])
+    assert np.all(np.isneginf(absolute[ids < 0]))
+    assert absolute[0, 1:] == pytest.approx(
+        blended_scores(ids[:, 1:], logits[:, 1:], similarity_scores[:, 1:], 0.25, False)[0]
+    )
 
 
 def test_metrics_by_beta():
@@ -49,14 +55,14 @@ def test_metrics_by_beta():
     informative = 4 * correct + random.standard_normal(ids.shape).astype(np.float32)
     noise = random.random(ids.shape).astype(np.float32)
     weights = np.ones(n_labels)
-    metrics = blend_metrics_by_beta(BETAS, ids, informative, noise, Y, weights, 2)
+    metrics = blend_metrics_by_beta(BETAS, False, ids, informative, noise, Y, weights, 2)
     assert list(metrics) == list(BETAS)
     assert metrics[1.0].precision > metrics[0.0].precision
     assert metrics[1.0].precision == pytest.approx(metrics[1.0].psp)  # equal propensities
     assert best_beta(metrics) > 0.5
     similarity_scores = sigmoid_scores(ids, informative)
-    assert best_beta(blend_metrics_by_beta(BETAS, ids, noise, similarity_scores, Y, weights, 1)) < 0.5
-    expected = native.matrix.list_topk(ids, blended_scores(ids, informative, noise, 1.0), 1, 1)[0]
+    assert best_beta(blend_metrics_by_beta(BETAS, False, ids, noise, similarity_scores, Y, weights, 1)) < 0.5
+    expected = native.matrix.list_topk(ids, blended_scores(ids, informative, noise, 1.0, False), 1, 1)[0]
     assert metrics[1.0].precision == pytest.approx(100 * native.matrix.ranking_hits(expected, Y, 1).mean())
 
 

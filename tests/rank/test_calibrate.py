@@ -50,3 +50,13 @@ def test_row_calibrator_never_reverses_the_order():
     assert fitted.score_slope == fitted.gap_slope == 0
     assert fitted(scores) == pytest.approx(1 / 3, abs=0.01)
     assert fit_row_calibrator(scores, np.zeros((50, 3), bool)) is None
+
+
+def test_without_the_row_a_probability_depends_on_no_other_label():
+    random = np.random.default_rng(1)
+    true = RowCalibrator(0.5, 2.0, 0.0, 0.0)
+    scores = -np.sort(-random.random((4000, 10)).astype(np.float32), axis=1)
+    fitted = fit_row_calibrator(scores, random.random(scores.shape) < true(scores), by_row=False)
+    assert (fitted.best_slope, fitted.gap_slope) == (0, 0)
+    assert (fitted.bias, fitted.score_slope) == pytest.approx((0.5, 2.0), abs=0.1)
+    assert np.array_equal(fitted(scores[:, 4:]), fitted(scores)[:, 4:])

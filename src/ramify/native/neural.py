@@ -117,6 +117,7 @@ def gather_dot_backward(pairs: Pairs, table: FloatArray, gradients: FloatArray, 
 def rank_blended(
     classifiers: tuple[FloatArray, FloatArray],
     beta: float,
+    by_row: bool,
     candidates: IntArray,
     similarities: FloatArray,
     embeddings: FloatArray,
@@ -125,8 +126,8 @@ def rank_blended(
 ) -> tuple[IntArray, FloatArray]:
     """Ids and blended scores (n, k) of the best candidates (n, m) of embeddings (n, D).
 
-    Classifiers (weights (L, D) and bias (L,)) count with weight beta, similarities (n, m) with 1 - beta; see
-    cpp/neural/rank_blended.h.
+    Classifiers (weights (L, D) and bias (L,)) count with weight beta, similarities (n, m) with 1 - beta; `by_row`
+    relative to the largest of a row. See cpp/neural/rank_blended.h.
     """
     if candidates.shape != similarities.shape or k < 1 or classifiers[0].shape[1] != embeddings.shape[1]:
         raise ValueError(
@@ -137,39 +138,7 @@ def rank_blended(
         np.ascontiguousarray(candidates, np.int32),
         np.ascontiguousarray(similarities, np.float32),
     )
-    return _core.rank_blended(classifiers, beta, candidates, similarities, embeddings, k, threads)
-
-
-def rank_beside(
-    classifiers: tuple[FloatArray, FloatArray],
-    beta: float,
-    shortlist: tuple[IntArray, FloatArray],
-    candidates: tuple[IntArray, FloatArray],
-    embeddings: FloatArray,
-    k: int,
-    threads: int,
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Ids and blended scores (n, k) of candidates beside a shortlist, and the best scores (n,) of the shortlist.
-
-    Both are ids and similarities, (n, m) and (n, s). The scores are relative to the shortlist, of which the candidates
-    may have labels; otherwise as `rank_blended`.
-    """
-    (listed, listed_similarities), (ids, similarities), n = shortlist, candidates, len(embeddings)
-    if (
-        listed.shape != listed_similarities.shape
-        or ids.shape != similarities.shape
-        or not len(listed) == len(ids) == n
-        or k < 1
-        or classifiers[0].shape[1] != embeddings.shape[1]
-    ):
-        raise ValueError(
-            f"the shortlist is {listed.shape}, {listed_similarities.shape}, candidates are {ids.shape}, "
-            f"{similarities.shape}, embeddings are {embeddings.shape}, classifiers are {classifiers[0].shape}; k = {k}"
-        )
-    listed, ids = np.ascontiguousarray(listed, np.int32), np.ascontiguousarray(ids, np.int32)
-    listed_similarities = np.ascontiguousarray(listed_similarities, np.float32)
-    similarities = np.ascontiguousarray(similarities, np.float32)
-    return _core.rank_beside(classifiers, beta, listed, listed_similarities, ids, similarities, embeddings, k, threads)
+    return _core.rank_blended(classifiers, beta, by_row, candidates, similarities, embeddings, k, threads)
 
 
 def score_edges(

@@ -84,6 +84,7 @@ class BlendValidator:
     inverse_propensities : (L,) weights of the labels in PSP@1
     bias_shift : (L,) added to the bias of the classifiers for prediction
     beta : weight to validate with; None: the best of a coarse grid
+    by_row : whether the score is relative to the row; see `rank.blend`
 
     Attributes
     ----------
@@ -98,11 +99,12 @@ class BlendValidator:
         inverse_propensities: DoubleArray,
         bias_shift: FloatArray,
         beta: float | None,
+        by_row: bool,
         threads: int,
     ) -> None:
         self.samples, self.Y, self.source = samples, Y, source
         self.inverse_propensities = inverse_propensities
-        self.bias_shift, self.beta, self.threads = bias_shift, beta, threads
+        self.bias_shift, self.beta, self.by_row, self.threads = bias_shift, beta, by_row, threads
         self.curve: list[list[float]] = []
 
     def metrics_by_beta(
@@ -115,7 +117,7 @@ class BlendValidator:
         ids, similarity_scores = self.source.candidates(embeddings)
         logits = candidate_logits(shifted(head.classifiers, self.bias_shift), ids, embeddings, self.threads)
         return blend_metrics_by_beta(
-            betas, ids, logits, similarity_scores, self.Y, self.inverse_propensities, self.threads
+            betas, self.by_row, ids, logits, similarity_scores, self.Y, self.inverse_propensities, self.threads
         )
 
     def validate(self, encoder: Encoder, head: ShortlistHead, epoch: int) -> ValidationScore | None:

@@ -130,19 +130,20 @@ def _row_features(
     return logit(clipped), logit(best), clipped / best - np.float32(1)
 
 
-def fit_row_calibrator(scores: FloatArray, correct: AnyArray) -> RowCalibrator | None:
+def fit_row_calibrator(scores: FloatArray, correct: AnyArray, by_row: bool = True) -> RowCalibrator | None:
     """Fit a `RowCalibrator` to scores (n, k), best first, and whether each label is correct (n, k).
 
-    Minimizes the cross-entropy. Returns None if all labels are correct, or none is.
+    Minimizes the cross-entropy. Returns None if all labels are correct, or none is. If not `by_row`, the best score of
+    the row has no weight: the probability of a label does not depend on other labels.
     """
     valid = scores > -np.inf
     targets = correct[valid].astype(np.float64)
     if targets.sum() in (0, len(targets)):
         return None
-    columns = [np.broadcast_to(part, scores.shape)[valid] for part in _row_features(scores)]
+    columns = [np.broadcast_to(part, scores.shape)[valid] for part in _row_features(scores)][: 3 if by_row else 1]
     features = np.stack(columns, axis=1).astype(np.float64)
-    bias, *slopes = fit_logistic(features, targets, is_bounded=(True, True, True)).tolist()
-    return RowCalibrator(bias, *slopes)
+    bias, *slopes = fit_logistic(features, targets, is_bounded=(True,) * features.shape[1]).tolist()
+    return RowCalibrator(bias, *slopes, *[0.0] * (3 - len(slopes)))
 
 
 def fit_logistic(

@@ -34,7 +34,8 @@ from ramify.index.ann import AnnIndex
 from ramify.index.label_graph import build_clusters
 from ramify.io.store import Store, StoreWriter
 from ramify.labels.representations import pifa_mixed
-from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval
+from ramify.models.deepxml.base import DeepXMLModel
+from ramify.models.deepxml.candidates import AllowedLabels, Retrieval
 from ramify.models.encoded import SplitSamples
 from ramify.models.memory import DataSizes
 from ramify.nn.checkpoint import CheckpointDirectory

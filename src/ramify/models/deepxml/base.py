@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.propensity import LabelCounts, inverse_propensity
 from ramify.models.base import check_state
+from ramify.models.deepxml.candidates import AllowedLabels, Ranked, Retrieval, add_candidates, unlisted
 from ramify.models.deepxml.reranker import RERANKED_LABELS, Reranker, is_fraction
 from ramify.models.encoded import EncodedModel, SplitSamples
 from ramify.models.memory import DataSizes
@@ -40,37 +41,10 @@ from ramify.rank.filters import LabelFilter, fill_up, keep_allowed
 
 ROWS_PER_BLOCK = 4096
 """Samples whose candidates are in memory together."""
-MAX_COMPARED = 100_000
-"""Pairs of ids that are compared directly; more are sorted."""
+EXACT_LABELS = 1000
+"""Allowed labels that are all scored, where scores do not depend on the row."""
 CALIBRATED_LABELS = 100
 """Labels of a sample that the calibrator is fitted to."""
-
-
-class Retrieval(NamedTuple):
-    """Candidates (n, k) with their similarities, and the embeddings (n, D) that the classifiers see.
-
-    With a filter `allowed` are ids and similarities (n, m) of the nearest allowed labels; some may be candidates.
-    """
-
-    ids: IntArray
-    similarities: FloatArray
-    phi: FloatArray
-    allowed: tuple[IntArray, FloatArray] | None = None
-
-
-class AllowedLabels(NamedTuple):
-    """A filter, and how many of the labels that it allows are wanted."""
-
-    label_filter: LabelFilter
-    k: int
-
-
-class Ranked(NamedTuple):
-    """Ids and scores (n, k) of labels, best first, and the best score (n, 1) of each row, whatever is allowed."""
-
-    ids: IntArray
-    scores: FloatArray
-    best: FloatArray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -78,12 +52,13 @@ class DeepXMLModel(EncodedModel):
     """Base of models that retrieve labels by the similarity of embeddings and rank them with classifiers.
 
     A fitted model has `encoder_`, `classifiers_` and `beta_`, an index, and perhaps a `reranker_`. The blended score by
-    which labels are ranked is no probability; `calibrator_`, fitted on the validation set, makes it one.
+    which labels are ranked (`by_row_` or not) is no probability; `calibrator_`, fitted on the validation set, makes it
+    one.
     """
 
     scores_are_probabilities: ClassVar[bool] = True
-    similarity_is_absolute: ClassVar[bool] = False
-    """Whether the similarity of a label is the same among all labels and among the allowed ones."""
+    blends_by_row: ClassVar[bool] = True
+    """Whether the blended score of a label is relative to the other candidates (`rank.blend`)."""
 
     shortlist_size: int = param(
         300, "labels that are retrieved for a sample, in training and in prediction; more raise recall and cost", low=1
@@ -110,6 +85,7 @@ class DeepXMLModel(EncodedModel):
         samples = self._fit_samples(data.inputs)
         split = self._split(samples, data, self.training.validation_size, self.seed)
         checkpoints = CheckpointDirectory(self.checkpoint_dir)
+        self.by_row_ = self.blends_by_row
         self._fit_retrieval(split, checkpoints)
         self.reranker_: Reranker | None = None  # the re-ranker is trained on what is ranked without one
         if self.reranker:
@@ -139,7 +115,7 @@ class DeepXMLModel(EncodedModel):
         # Tail weighting: the log inverse propensity of a label is added to its logit.
         shift = (self.propensity_weight * np.log(inverse)).astype(np.float32)
         held = samples.take(split.validation_rows)
-        return BlendValidator(held, split.validation_Y, source, inverse, shift, beta, split.threads)
+        return BlendValidator(held, split.validation_Y, source, inverse, shift, beta, self.by_row_, split.threads)
 
     def _set_beta(self, metrics: dict[float, BlendMetrics]) -> None:
         """Choose the weight of the classifier, and keep the validation metrics of all weights."""
@@ -170,7 +146,7 @@ class DeepXMLModel(EncodedModel):
         title = "re-ranker"
         self._train(learner, split.rows, title=title, seed=self.seed + 12, checkpoint=checkpoints.path(title))
         beta = best_beta(validator.metrics_by_beta(encoder, head), default=0.5)
-        return Reranker(encoder, shifted(head.classifiers, validator.bias_shift), beta)
+        return Reranker(encoder, shifted(head.classifiers, validator.bias_shift), beta, self.by_row_)
 
     def _fit_calibrator(self, split: SplitSamples) -> RowCalibrator | None:
         """Fit the map from scores to probabilities on the validation set."""
@@ -180,7 +156,7 @@ class DeepXMLModel(EncodedModel):
         ids, scores, _ = self._rank_samples(split.validation_samples, width, threads)
         hits = native.matrix.ranking_hits(ids, split.validation_Y, threads)
         with blas_threads(1):  # the bits of a sum depend on the number of BLAS threads
-            return fit_row_calibrator(scores, hits)
+            return fit_row_calibrator(scores, hits, self.by_row_)
 
     # ---- prediction ----
 
@@ -206,7 +182,7 @@ class DeepXMLModel(EncodedModel):
         ids, similarities, phi, _ = self._retrieve(samples, width, threads)
         n_ranked = min(k, width) if self.reranker_ is None else width
         ids, scores = native.neural.rank_blended(
-            self.classifiers_, self.beta_, ids, sigmoid_scores(ids, similarities), phi, n_ranked, threads
+            self.classifiers_, self.beta_, self.by_row_, ids, sigmoid_scores(ids, similarities), phi, n_ranked, threads
         )
         if self.reranker_ is not None:
             ids, scores = self.reranker_.rank(samples, ids, scores, min(k, width), threads)
@@ -218,19 +194,16 @@ class DeepXMLModel(EncodedModel):
         return Ranked(ids, scores, best)
 
     def _rank_allowed(self, samples: Samples, k: int, threads: int, label_filter: LabelFilter) -> Ranked:
-        """Rank the best allowed labels; their scores are relative to the usual candidates, as without a filter."""
+        """Rank the best allowed labels, with the scores that they have without a filter."""
+        if not self.by_row_ and len(label_filter) <= EXACT_LABELS:
+            return self._rank_all_allowed(samples, k, threads, label_filter)
         width = min(self.shortlist_size, len(self.classifiers_[1]))
         retrieved = self._retrieve(samples, width, threads, AllowedLabels(label_filter, max(k, width)))
         ids, similarities, phi, allowed = retrieved
         assert allowed is not None
-        if self.similarity_is_absolute and self.reranker_ is None and len(label_filter) <= width:
-            # All allowed labels were retrieved; they are ranked alone.
-            parts = (ids, sigmoid_scores(ids, similarities)), (allowed[0], sigmoid_scores(*allowed))
-            found = native.neural.rank_beside(self.classifiers_, self.beta_, *parts, phi, k, threads)
-            return Ranked(*found[:2], found[2][:, None])
         ids, similarities = add_candidates((ids, similarities), allowed, self.n_labels)
         similarity_scores = sigmoid_scores(ids, similarities)
-        scores = scores_among(self.classifiers_, self.beta_, ids, similarity_scores, phi, width, threads)
+        scores = scores_among(self.classifiers_, self.beta_, self.by_row_, ids, similarity_scores, phi, width, threads)
         is_allowed = (ids >= 0) & label_filter.allowed[np.maximum(ids, 0)]
         if self.reranker_ is not None:
             first = native.matrix.list_topk(ids[:, :width], scores[:, :width], min(RERANKED_LABELS, width), threads)
@@ -245,6 +218,27 @@ class DeepXMLModel(EncodedModel):
         order = native.matrix.list_topk(ids, scores, ids.shape[1], threads)
         return Ranked(*keep_allowed(*order, label_filter.allowed, k), best)
 
+    def _rank_all_allowed(self, samples: Samples, k: int, threads: int, label_filter: LabelFilter) -> Ranked:
+        """Rank all allowed labels; the scores depend on no other ones, so that nothing else is searched."""
+        retrieved = self._retrieve(samples, 0, threads, AllowedLabels(label_filter, len(label_filter)))
+        assert retrieved.allowed is not None
+        ids, similarities = retrieved.allowed
+        n_ranked = k if self.reranker_ is None else max(1, ids.shape[1])
+        ids, scores = native.neural.rank_blended(
+            self.classifiers_,
+            self.beta_,
+            False,
+            ids,
+            sigmoid_scores(ids, similarities),
+            retrieved.phi,
+            n_ranked,
+            threads,
+        )
+        if self.reranker_ is not None:
+            scores = self.reranker_.scores_among(samples, ids, scores, 0, threads)
+            ids, scores = native.matrix.list_topk(ids, scores, k, threads)
+        return Ranked(ids, scores, scores[:, :1])
+
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         samples = self._transform_samples(inputs)
         return self._calibrated(self._rank_samples(samples, k, resolve_threads(self.threads, len(samples))))
@@ -252,7 +246,7 @@ class DeepXMLModel(EncodedModel):
     def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
         """Ids and scores (n, k) of allowed labels, with the scores that they have among all labels.
 
-        The score of a label is relative to the best ones of the row, so these are retrieved as well.
+        By row a score is relative to the best labels, so these are retrieved as well.
         """
         samples, wanted = self._transform_samples(inputs), min(k, len(label_filter))
         threads = resolve_threads(self.threads, len(samples))
@@ -331,6 +325,7 @@ class DeepXMLModel(EncodedModel):
             "index": self._save_index(writer),
             "ranking": {
                 "beta": self.beta_,
+                "by_row": self.by_row_,
                 "metrics_by_beta": self.metrics_by_beta_,
                 "metrics_by_epoch": self.metrics_by_epoch_,
                 "reranker": None if self.reranker_ is None else self.reranker_.save_to(writer, "reranker_"),
@@ -342,9 +337,16 @@ class DeepXMLModel(EncodedModel):
         state = check_state(store, state)
         index, ranking = check_state(store, state.get("index")), check_state(store, state.get("ranking"))
         by_beta, by_epoch = ranking.get("metrics_by_beta"), ranking.get("metrics_by_epoch")
-        if not is_fraction(ranking.get("beta")) or not _is_curve(by_beta) or not _is_curve(by_epoch):
+        by_row = ranking.get("by_row", True)  # as the first models of this format, which do not say so
+        if (
+            not isinstance(by_row, bool)
+            or not is_fraction(ranking.get("beta"))
+            or not _is_curve(by_beta)
+            or not _is_curve(by_epoch)
+        ):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the ranking")
         self.beta_, self.metrics_by_beta_, self.metrics_by_epoch_ = float(ranking["beta"]), by_beta, by_epoch
+        self.by_row_ = by_row
         calibrator = ranking.get("calibrator")
         if calibrator is not None and not _are_numbers(calibrator, 4):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the calibration")
@@ -358,23 +360,7 @@ class DeepXMLModel(EncodedModel):
         if reranker is not None:
             info = check_state(store, reranker)
             encoder = self._load_encoder(store, info.get("encoder"), "reranker_encoder_", shape)
-            self.reranker_ = Reranker.load_from(store, info, "reranker_", encoder, self.n_labels)
-
-
-def add_candidates(
-    found: tuple[IntArray, FloatArray], more: tuple[IntArray, FloatArray], n_labels: int
-) -> tuple[IntArray, FloatArray]:
-    """Ids and similarities (n, k + m) of candidates (n, k) and more (n, m), each label once."""
-    ids = np.concatenate([found[0], unlisted(more[0], found[0], n_labels)], axis=1)
-    return ids, np.concatenate([found[1], more[1]], axis=1)
-
-
-def unlisted(ids: IntArray, listed: IntArray, n_labels: int) -> IntArray:
-    """Ids (n, m) of labels, -1 in place of those that are listed (n, k) in the same row already."""
-    if ids.size * listed.shape[1] <= MAX_COMPARED:
-        return np.where((ids[:, :, None] == listed[:, None, :]).any(axis=2), np.int32(-1), ids)
-    rows = np.arange(len(ids), dtype=np.int64)[:, None] * n_labels
-    return np.where(np.isin(rows + ids, (rows + listed)[listed >= 0]), np.int32(-1), ids)
+            self.reranker_ = Reranker.load_from(store, info, "reranker_", encoder, self.n_labels, by_row)
 
 
 def _is_curve(rows: Any) -> TypeGuard[list[list[float]]]:

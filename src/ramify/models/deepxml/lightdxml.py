@@ -9,10 +9,10 @@ Mishra et al. (2023), Light-weight Deep Extreme Multilabel Classification. Every
 
 At prediction the labels nearest to φ(x) are ranked by the blended score of classifier and similarity (`rank.blend`):
 
-    (β · p_l / max p + (1 - β) · s_l / max s) · max p,    p_l = σ(w_l·φ + b_l),  s_l = σ(cos(φ, ψ_l))
+    β · p_l + (1 - β) · s_l,    p_l = σ(w_l·φ + b_l),  s_l = σ(cos(φ, ψ_l))
 
 Differences from the paper
-- Classifier and similarity are normalized by row before they are blended; β is chosen on the validation set.
+- β is chosen on the validation set.
 - A label's logit is shifted by its log inverse propensity (`propensity_weight`).
 - The most frequent labels are on every shortlist; easy negatives contribute no gradient (`min_negative_probability`).
 - Label embeddings are also refreshed after the first and after the last epoch; the best epoch is kept.
@@ -29,7 +29,8 @@ from ramify.base.config import param
 from ramify.base.threads import blas_threads
 from ramify.index.ann import AnnConfig, AnnIndex
 from ramify.io.store import Store, StoreWriter
-from ramify.models.deepxml.base import AllowedLabels, DeepXMLModel, Retrieval
+from ramify.models.deepxml.base import DeepXMLModel
+from ramify.models.deepxml.candidates import AllowedLabels, Retrieval, no_candidates
 from ramify.models.encoded import SplitSamples
 from ramify.models.memory import DataSizes
 from ramify.nn.checkpoint import CheckpointDirectory
@@ -51,7 +52,7 @@ class LightDXML(DeepXMLModel):
     """
 
     kind: ClassVar[str] = "lightdxml"
-    similarity_is_absolute: ClassVar[bool] = True
+    blends_by_row: ClassVar[bool] = False
     default_epochs: ClassVar[int | None] = 6
     """Fewer than other models need, since shortlists are refreshed with the encoder."""
 
@@ -117,7 +118,8 @@ class LightDXML(DeepXMLModel):
 
     def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
         phi = self.encoder_.encode(samples, threads)
-        found, more = self.label_index_.search(phi, k, threads), None
+        found = self.label_index_.search(phi, k, threads) if k else no_candidates(len(phi))
+        more = None
         if allowed is not None:
             more = self.label_index_.search_allowed(phi, allowed.k, threads, allowed.label_filter)
         return Retrieval(*found, phi, more)

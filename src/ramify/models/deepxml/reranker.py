@@ -22,11 +22,12 @@ RERANKED_LABELS = 100
 
 @dataclass(eq=False)
 class Reranker:
-    """Blends the scores of its own classifiers, with weight `beta`, and those of the first ranking."""
+    """Blends the scores of its own classifiers, with weight `beta`, and those of the first ranking (`rank.blend`)."""
 
     encoder: Encoder
     classifiers: Classifiers
     beta: float
+    by_row: bool
 
     def rank(
         self, samples: Samples, ids: IntArray, scores: FloatArray, k: int, threads: int
@@ -36,7 +37,7 @@ class Reranker:
         first_scores = np.where(ids[:, best] >= 0, scores[:, best], np.float32(0))
         phi = self.encoder.encode(samples, threads)
         ranking = native.neural.rank_blended(
-            self.classifiers, self.beta, ids[:, best], first_scores, phi, min(k, RERANKED_LABELS), threads
+            self.classifiers, self.beta, self.by_row, ids[:, best], first_scores, phi, min(k, RERANKED_LABELS), threads
         )
         if k <= RERANKED_LABELS:
             return ranking
@@ -45,10 +46,10 @@ class Reranker:
     def scores_among(
         self, samples: Samples, ids: IntArray, scores: FloatArray, n_among: int, threads: int
     ) -> FloatArray:
-        """Scores (n, k) of labels with first scores (n, k), relative to the first `n_among` labels of their row."""
+        """Scores (n, k) of labels with first scores (n, k), by row relative to the first `n_among` labels."""
         first_scores = np.where(ids >= 0, scores, np.float32(0))
         phi = self.encoder.encode(samples, threads)
-        return scores_among(self.classifiers, self.beta, ids, first_scores, phi, n_among, threads)
+        return scores_among(self.classifiers, self.beta, self.by_row, ids, first_scores, phi, n_among, threads)
 
     def save_to(self, writer: StoreWriter, prefix: str) -> dict[str, Any]:
         """Write the re-ranker into a model directory."""
@@ -56,12 +57,14 @@ class Reranker:
         return {"encoder": self.encoder.save_to(writer, f"{prefix}encoder_"), "beta": self.beta}
 
     @classmethod
-    def load_from(cls, store: Store, info: dict[str, Any], prefix: str, encoder: Encoder, n_labels: int) -> Reranker:
+    def load_from(
+        cls, store: Store, info: dict[str, Any], prefix: str, encoder: Encoder, n_labels: int, by_row: bool
+    ) -> Reranker:
         """Open what `save_to` wrote, with an encoder that is open already."""
         if not is_fraction(info.get("beta")):
             raise ModelFormatError(f"the manifest of {store.path} does not describe the re-ranker")
         classifiers = load_classifiers(store, f"{prefix}classifier", n_labels, encoder.dim)
-        return cls(encoder, classifiers, float(info["beta"]))
+        return cls(encoder, classifiers, float(info["beta"]), by_row)
 
 
 def is_fraction(value: Any) -> bool:
