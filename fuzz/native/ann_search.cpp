@@ -74,8 +74,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::copy(weights.begin(), weights.end(), table.begin());
     std::vector<std::int32_t> best(static_cast<std::size_t>(rows * k));
     std::vector<float> best_scores(best.size());
-    rank_blended({table.data(), bias.data(), dim}, input.number(), {rows, width, merged.data(), merged_scores.data()},
-                 queries.data(), k, 1, best.data(), best_scores.data());
+    rank_blended({table.data(), bias.data(), dim}, input.number(), input.between(0, 1) == 1,
+                 {rows, width, merged.data(), merged_scores.data()}, queries.data(), k, 1, best.data(),
+                 best_scores.data());
     require_ranking(best.data(), best_scores.data(), rows, k, n_labels);
     return 0;
 }

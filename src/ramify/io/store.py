@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import io
 import json
 import os
 import re
@@ -27,6 +26,7 @@ import numpy.typing as npt
 from ramify.base.errors import ModelFormatError
 from ramify.base.types import AnyArray
 from ramify.io.directories import StagingDirectory, remove_directory
+from ramify.io.npy import map_npy
 
 FORMAT = "ramify-model"
 FORMAT_VERSION = 4
@@ -317,7 +317,7 @@ class Store:
         if entry is None:
             raise ModelFormatError(f"{self.path} has no array {name!r}")
         with self._open(file) as opened:
-            array = _map_npy(opened, self.path / file, entry)
+            array = map_npy(opened, self.path / file, entry)
         if array.dtype != np.dtype(dtype):
             raise ModelFormatError(f"{self.path / file} has dtype {array.dtype}, expected {np.dtype(dtype)}")
         if (ndim is not None and array.ndim != ndim) or (shape is not None and array.shape != shape):
@@ -372,47 +372,6 @@ def remove_model(path: Path) -> None:
         return
     for name in (MANIFEST, *Store(path).files):
         (path / name).unlink(missing_ok=True)
-
-
-def _map_npy(file: BinaryIO, path: Path, entry: dict[str, Any]) -> AnyArray:
-    """Memory-map a .npy file whose header agrees with the manifest."""
-    try:
-        shape, fortran, dtype = _read_header(file, entry)
-        offset, size = file.tell(), os.fstat(file.fileno()).st_size
-        if fortran or dtype.hasobject or dtype.itemsize == 0 or any(n < 0 for n in shape):
-            raise ValueError("not a plain array")
-        count = 1
-        for n in shape:
-            count *= n
-        if offset + count * dtype.itemsize != size:
-            raise ValueError(f"its header says {count} × {dtype}, but it has {size - offset} bytes of data")
-        if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):
-            raise ValueError("its header does not match the manifest")
-        if count == 0:
-            return np.empty(shape, dtype)
-        array = np.memmap(file, dtype, "r", offset, shape).view(np.ndarray)
-        if not array.flags.aligned:
-            raise ValueError("its data are not aligned")
-        return array
-    except Exception as error:  # NumPy parses the header as Python syntax: damage can raise nearly anything
-        raise ModelFormatError(f"{path} is damaged: {error}") from error
-
-
-def _read_header(file: BinaryIO, entry: dict[str, Any]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether it is in Fortran order, and dtype of a .npy file.
-
-    NumPy takes 0.2 ms to parse a header. One that has the very bytes that the manifest implies needs no parsing.
-    """
-    dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
-    expected = io.BytesIO()
-    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(expected, header)
-    if file.read(expected.tell()) == expected.getvalue():
-        return shape, False, dtype
-    file.seek(0)
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("unsupported version of the .npy format")
-    return np.lib.format.read_array_header_1_0(file, max_header_size=10_000)
 
 
 def _typed(manifest: dict[str, Any], key: str, kind: type) -> Any:
