@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import threading
 from types import SimpleNamespace
@@ -115,6 +116,28 @@ def test_time_left():
     assert seconds_left(0, 100, 10.0) is None
     assert seconds_left(10, None, 10.0) is None
     assert [duration(s) for s in (5, 750, 3723)] == ["0:05", "12:30", "1:02:03"]
+
+
+def test_bars_on_a_terminal(monkeypatch):
+    """A bar for each stage; the time left of the whole counts down while a stage of it runs."""
+    now, written = [0.0], io.StringIO()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(written, "isatty", lambda: True)
+    monkeypatch.setattr(module.sys, "stderr", written)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress("tree", 4, 1, "trees") as advance:
+        now[0] = 10.0
+        advance(1)
+        with progress("classifiers", 10, 1, "nodes") as train:
+            for now[0] in (14.0, 18.0):
+                train(3)
+                module._shown.get()._progress.refresh()
+    text = written.getvalue()
+    assert "1 of 4 trees" in text
+    assert text.index("0:26 left") < text.index("0:22 left")  # 30 seconds when the first tree was trained
+    assert "6 of 10 nodes" in text
+    assert "0:05 left" in text  # of the classifiers
 
 
 def test_bar_in_a_notebook(clock, monkeypatch, capsys):

@@ -47,8 +47,9 @@ def progress(description: str, total: float | None, verbose: int = 1, unit: str 
     try:
 
         def advance(step: float, note: str | None = None, /) -> None:
-            stage.advance(step, note)
-            shown.advanced(stage)
+            now = time.monotonic()
+            stage.advance(step, note, now)
+            shown.advanced(stage, now)
 
         yield advance
     finally:
@@ -92,8 +93,9 @@ class _Stage:
         self.started = self.advanced = time.monotonic()
         self.task: Any = None  # of a bar
 
-    def advance(self, step: float, note: str | None) -> None:
+    def advance(self, step: float, note: str | None, now: float) -> None:
         self.done += step
+        self.advanced = now
         if note is not None:
             self.note = note
 
@@ -103,6 +105,13 @@ class _Stage:
         if has_stages:
             return self.description
         return f"{self.description} ({self.note})" if self.note else self.description
+
+    def left(self, now: float, has_stages: bool) -> float | None:
+        """Remaining seconds. Steps that are stages are long: between two of them the time counts down."""
+        if not has_stages:
+            return seconds_left(self.done, self.total, now - self.started)
+        left = seconds_left(self.done, self.total, self.advanced - self.started)
+        return None if left is None else max(0.0, left - (now - self.advanced))
 
     def amount(self) -> list[str]:
         if self.total:
@@ -129,9 +138,7 @@ class _Lines:
     def close(self, stage: _Stage) -> None:
         self._stages.remove(stage)
 
-    def advanced(self, stage: _Stage) -> None:
-        now = time.monotonic()
-        stage.advanced = now
+    def advanced(self, stage: _Stage, now: float) -> None:
         self.write_if_due(now)
 
     def write_if_due(self, now: float) -> None:
@@ -155,11 +162,10 @@ def _line(stages: list[_Stage], now: float) -> str:
     name = ", ".join([*(other.name(has_stages=True) for other in outer), stage.name(has_stages=False)])
     parts = [*stage.amount(), f"{duration(now - stages[0].started)} elapsed"]
     # Stages differ in length: the time left of what surrounds them is known once one of them has ended.
-    whole = next((other for other in outer if other.total and other.done), None)
-    if whole is not None:
-        left = seconds_left(whole.done, whole.total, whole.advanced - whole.started) or 0.0
-        parts.append(f"{duration(max(0.0, left - (now - whole.advanced)))} left")
-    elif (own := seconds_left(stage.done, stage.total, now - stage.started)) is not None:
+    known = [left for other in outer if (left := other.left(now, has_stages=True)) is not None]
+    if known:
+        parts.append(f"{duration(known[0])} left")
+    elif (own := stage.left(now, has_stages=False)) is not None:
         parts.append(f"{duration(own)} left{' in this stage' if outer else ''}")
     return f"{name}: {', '.join(parts)}"
 
@@ -230,23 +236,28 @@ class _Bars:
             """Remaining time at the mean speed: rich's own estimate follows the last seconds, which vary."""
 
             def render(self, task: Any) -> Text:
-                left = seconds_left(task.completed, task.total, task.elapsed or 0.0)
+                stage = task.fields["stage"]
+                left = stage.left(time.monotonic(), has_stages=stage not in stages[-1:])
                 return Text("" if left is None else f"{duration(left)} left", style="progress.remaining")
 
+        self._stages: list[_Stage] = []
+        stages = self._stages
         columns = (TextColumn("{task.description}"), BarColumn(), Amount(), TimeElapsedColumn(), TimeLeft())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
 
     def open(self, stage: _Stage) -> None:
-        if not self._progress.tasks:
+        if not self._stages:
             self._progress.start()
+        self._stages.append(stage)
         stage.task = self._progress.add_task(stage.description, total=stage.total, stage=stage)
 
     def close(self, stage: _Stage) -> None:
         self._progress.remove_task(stage.task)
-        if not self._progress.tasks:
+        self._stages.remove(stage)
+        if not self._stages:
             self._progress.stop()
 
-    def advanced(self, stage: _Stage) -> None:
+    def advanced(self, stage: _Stage, now: float) -> None:
         self._progress.update(stage.task, completed=stage.done, description=stage.name(has_stages=False))
 
 
