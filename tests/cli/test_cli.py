@@ -96,7 +96,7 @@ def test_predict_from_standard_input(model, tmp_path):
     assert "<stdin>:2: not valid JSON" in done.stderr
     done = run("predict", model, "--skip-bad", input='{"text": "a"}\nbroken\n{"text": "b"}\n')
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
-    assert "1 bad lines skipped" in done.stderr
+    assert "1 bad line skipped" in done.stderr
     latin = b'{"text": "gr\xf6\xdfer"}\n{"text": "b"}\n'
     command = [sys.executable, "-m", "ramify", "predict", str(model)]
     done = subprocess.run(command, input=latin, capture_output=True)
@@ -164,7 +164,7 @@ def test_data_commands(tmp_path, train_file, capsys):
     assert main(["data", "stats", str(train_file)]) == 1
     assert f"{train_file}:4: " in capsys.readouterr().err
     assert main(["data", "stats", str(train_file), "--skip-bad"]) == 0
-    assert "1 bad lines skipped" in capsys.readouterr().err
+    assert "1 bad line skipped" in capsys.readouterr().err
 
 
 def test_built_in_data(tmp_path, capsys):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ramify.base.errors import DataError
+from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
 from ramify.cli.decide import model_inputs, print_annif, print_groups, read_groups
 from ramify.cli.evaluations import (
@@ -105,12 +106,14 @@ def train(args: argparse.Namespace) -> None:
         )
     if dev is not None and args.seeds > 1:
         results = [_evaluate(model, dev, args)]
-        for seed in range(model.seed + 1, model.seed + args.seeds):
-            again = model.clone().set_params(seed=seed)
-            if args.checkpoints is not None:  # the first training resumes from its own
-                again.set_params(checkpoint_dir=str(Path(args.checkpoints) / f"seed-{seed}"))
-            fit_model(again, data, options, catalogue)
-            results.append(_evaluate(again, dev, args))
+        with progress("further seed", args.seeds - 1, model.verbose, "seeds") as advance:
+            for seed in range(model.seed + 1, model.seed + args.seeds):
+                again = model.clone().set_params(seed=seed)
+                if args.checkpoints is not None:  # the first training resumes from its own
+                    again.set_params(checkpoint_dir=str(Path(args.checkpoints) / f"seed-{seed}"))
+                fit_model(again, data, options, catalogue)
+                results.append(_evaluate(again, dev, args))
+                advance(1)
         print_table(seeds_table(results), title=f"mean and standard deviation over {args.seeds} seeds")
     elif dev is not None:
         print_evaluation(_evaluate(model, dev, args))

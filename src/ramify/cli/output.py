@@ -83,7 +83,7 @@ def report_skipped(name: str, n_skipped: int, skipped: Sequence[SkippedLine]) ->
     """Print the number of skipped bad lines and the first of them."""
     if not n_skipped and not skipped:
         return
-    print_message(f"{name}: {n_skipped:,} bad lines skipped")
+    print_message(f"{name}: {n_skipped:,} bad line{'' if n_skipped == 1 else 's'} skipped")
     for bad in skipped[:5]:
         print_message(f"  line {bad.line}: {bad.reason}")
     if n_skipped > 5:

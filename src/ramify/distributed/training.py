@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ramify.base.errors import DataError
+from ramify.base.progress import progress
 from ramify.distributed.data_tasks import Block, make_blocks
 from ramify.distributed.engines import Engine, make_engine
 from ramify.distributed.feature_tasks import features_from, is_chosen_by_texts
@@ -73,7 +74,8 @@ def fit_files(
     )
     try:
         run = Run(directory, chosen, model.verbose)
-        joined = _Training(run, model, n_tasks).train(paths, options, rows_per_block)
+        with progress(f"training {model.kind}", None, model.verbose):
+            joined = _Training(run, model, n_tasks).train(paths, options, rows_per_block)
     finally:
         if isinstance(engine, str):
             chosen.close()

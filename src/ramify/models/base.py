@@ -12,6 +12,7 @@ import numpy as np
 
 from ramify.base.config import Config, param
 from ramify.base.errors import DataError, ModelFormatError, check_integer, not_fitted
+from ramify.base.progress import progress
 from ramify.base.ranking import Ranking, strictly_descending
 from ramify.base.sparse import csr_from_parts
 from ramify.base.threads import MAX_THREADS
@@ -63,7 +64,7 @@ class Model(Estimator, Config):
 
     seed: int = param(0, "random seed; the same seed and data give the same model", low=0)
     threads: int | None = param(None, "number of threads; None: RAMIFY_THREADS or all cores", low=1, high=MAX_THREADS)
-    verbose: int = param(1, "0: silent; 1: progress bars on a terminal", low=0)
+    verbose: int = param(1, "0: silent; 1: progress: bars on a terminal or in a notebook, lines in a log", low=0)
     threshold: float = param(0.5, "score from which `predict` assigns a label; raising it assigns fewer labels")
 
     # ---- public API ----
@@ -82,7 +83,8 @@ class Model(Estimator, Config):
             or the path of a file (`LabelCatalogue.read`)
         """
         data, _ = self._check_training_data(X, y, label_catalogue).weighted(sample_weight)
-        self._fit(data)
+        with progress(f"training {self.kind}", None, self.verbose):
+            self._fit(data)
         return self._finish_fit(data)
 
     def estimate_memory(self, X: Any, y: Any) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.progress import progress
 from ramify.base.ranking import Ranking
 from ramify.base.splits import hold_out
 from ramify.base.types import Csr, DoubleArray, FloatArray, IntArray
@@ -114,9 +115,11 @@ class Ensemble(Model):
                 rows, validation = others, held
         weights = None if data.sample_weight is None else data.sample_weight[rows]
         train, checkpoints = take_rows(inputs, rows).data, MemberCheckpoints(self.checkpoint_dir, self, data)
-        self.models_ = [
-            checkpoints.fit(model, f"model {i}", train, Y[rows], weights, None) for i, model in enumerate(self.models)
-        ]
+        self.models_ = []
+        with progress("model", len(self.models), self.verbose, "models") as advance:
+            for i, model in enumerate(self.models):
+                self.models_.append(checkpoints.fit(model, f"model {i}", train, Y[rows], weights, None))
+                advance(1)
         self.weights_ = self._given_weights()
         if len(validation):
             self._fit_combination(take_rows(inputs, validation).data, Y[validation])

@@ -10,6 +10,7 @@ from scipy import sparse
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.mixed import Mixed
+from ramify.base.progress import progress
 from ramify.base.sparse import as_csr
 from ramify.features.concat import Concat
 from ramify.features.defaults import text_features
@@ -33,8 +34,9 @@ class FeatureModel(Model):
         self.__dict__.pop("features_", None)
         if inputs.kind in ("sparse", "dense"):
             return Mixed.of(inputs.data)
-        self.features_ = self.features.suited_to(inputs.data)
-        return Mixed.of(self.features_.fit_transform(inputs.data))
+        with progress(f"features of {len(inputs):,} texts", None, self.verbose):
+            self.features_ = self.features.suited_to(inputs.data)
+            return Mixed.of(self.features_.fit_transform(inputs.data))
 
     def _transform_features(self, inputs: Inputs) -> Mixed:
         if inputs.kind in ("text", "fields"):

@@ -75,7 +75,8 @@ class OneVsAll(LinearModel):
         data, rows = data.weighted(sample_weight)
         if weights_of_labels is not None and rows is not None:
             weights_of_labels = weights_of_labels[rows]
-        self._fit(data, weights_of_labels)
+        with progress(f"training {self.kind}", None, self.verbose):
+            self._fit(data, weights_of_labels)
         return self._finish_fit(data)
 
     def _fit(self, data: TrainingData, relevance: Csr | None = None) -> None:
@@ -86,7 +87,7 @@ class OneVsAll(LinearModel):
         everything = [X, data.Y, relevance, data.sample_weight]
         checkpoints = PartCheckpoints(self.checkpoint_dir, settings, everything, N_PARTS)
         parts: list[Csr] = []
-        with progress("training", n_labels, self.verbose, "labels") as advance:
+        with progress("classifiers", n_labels, self.verbose, "labels") as advance:
             for part in range(checkpoints.n_parts):
                 W = checkpoints.load(part, (n_labels, X.shape[1] + 1))
                 if W is not None:

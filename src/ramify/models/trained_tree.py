@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from ramify.base.errors import DataError
+from ramify.base.progress import progress
 from ramify.base.sparse import as_csr
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.index.tree import LabelTree
@@ -81,7 +82,8 @@ class TrainedTreeModel(TreeModel):
         features = None if label_features is None else check_label_features(label_features, data.labels)
         options = TreeOptions(tree, check_relevance(relevance, data.Y), negatives, features)
         data, rows = data.weighted(sample_weight)
-        self._fit(data, options.of_rows(rows, data.sample_weight))
+        with progress(f"training {self.kind}", None, self.verbose):
+            self._fit(data, options.of_rows(rows, data.sample_weight))
         return self._finish_fit(data)
 
     @abstractmethod

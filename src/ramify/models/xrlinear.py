@@ -209,15 +209,18 @@ class XRLinear(TrainedTreeModel, LinearModel):
         data = [X, Y, replace(options, tree=None)]
         checkpoints = LevelCheckpoints(self.checkpoint_dir, settings, data)
         trees: list[LinearTree] = []
-        for index in range(self.n_trees):
-            tree = own_tree
-            if tree is None and Y.shape[1] <= self.tree.max_leaf_size:
-                tree = LabelTree.flat(Y.shape[1])  # nothing to cluster
-            elif tree is None:
-                Z = self._represent_labels(X, Y, options.label_features, index)
-                tree = build_tree(Z, self.tree, seed=self.seed + index, threads=self.threads)
-                del Z
-            trees.append(self._fit_tree(X, Y, tree, options, index, checkpoints))
+        with progress("tree", self.n_trees, self.verbose if self.n_trees > 1 else 0, "trees") as advance:
+            for index in range(self.n_trees):
+                tree = own_tree
+                if tree is None and Y.shape[1] <= self.tree.max_leaf_size:
+                    tree = LabelTree.flat(Y.shape[1])  # nothing to cluster
+                elif tree is None:
+                    with progress(f"clustering {Y.shape[1]:,} labels", None, self.verbose):
+                        Z = self._represent_labels(X, Y, options.label_features, index)
+                        tree = build_tree(Z, self.tree, seed=self.seed + index, threads=self.threads)
+                        del Z
+                trees.append(self._fit_tree(X, Y, tree, options, index, checkpoints))
+                advance(1)
         checkpoints.clear()
         return trees
 
@@ -234,14 +237,13 @@ class XRLinear(TrainedTreeModel, LinearModel):
         n_sparse = X.sparse.shape[1]
         levels: list[PackedLevel] = []  # as the model keeps them
         mining_levels: list[PackedLevel] = []  # as they propose negatives
-        title = "training" if self.n_trees == 1 else f"training tree {index + 1} of {self.n_trees}"
         n_mined = 0.0
         if "matcher" in self.negatives:
             n_found = min(self.beam_size, len(tree.levels[-1]) - 1)  # clusters that the search can find
             probabilities = np.minimum(1.0, self.matcher_kept / np.arange(1, n_found + 1))
             n_mined = float(np.maximum(self.matcher_fraction, probabilities).sum())
         weights = level_times(tree, nodes, n_mined)
-        with progress(title, sum(tree.widths), self.verbose, "nodes") as advance:
+        with progress("classifiers", sum(tree.widths), self.verbose, "nodes") as advance:
             for t, children in enumerate(tree.levels):
                 if finished := checkpoints.load(index, tree, levels, n_sparse):
                     levels.append(finished[0])

@@ -22,6 +22,7 @@ from scipy import sparse
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
+from ramify.base.progress import progress
 from ramify.base.sparse import as_csr
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
@@ -132,31 +133,35 @@ class Hybrid(Model):
         folds = fold_rows(data.Y, self.n_folds, self.max_rows, self.seed)
         is_open = self.labels == "catalogue"
         out_of_fold = OutOfFold(_keys(members))
-        for i, (rows, held) in enumerate(folds):
-            Y = data.Y[rows]
-            if is_open:
-                Y = hide_labels(Y, self.hidden, self.seed + i)
-            models = self._fit_members(members, data, rows, Y, names, checkpoints, f"fold {i + 1}")
-            counts = np.bincount(Y.indices, minlength=Y.shape[1])
-            weights = None if data.sample_weight is None else data.sample_weight[held]
-            held_inputs = take_rows(data.inputs, held)
-            for start in range(0, len(held), BLOCK):
-                part = np.arange(start, min(start + BLOCK, len(held)))
-                found = [model._evidence(take_rows(held_inputs, part), self.n_candidates) for model in models]
-                pairs = make_pairs(found, len(part), Y.shape[1], counts)
-                if not is_open:  # such a label is no candidate of the final members
-                    pairs = pairs.take(counts[pairs.ids] > 0)
-                out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
-        features, targets, weights = out_of_fold.training_set(self.seed)
-        n_trees = self.n_trees or (OPEN_TREES if is_open else TREES)
-        self.trees_ = fit_boosted(
-            features, targets, n_trees=n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
-            sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
-        )  # fmt: skip
-        self.summary_ = out_of_fold.summary()
-        self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
-        rows = np.arange(len(data.inputs))
-        self.members_ = self._fit_members(members, data, rows, data.Y, names, checkpoints, "all")
+        # Members are trained for each fold, and on all rows in the last round.
+        with progress("round", len(folds) + 1, self.verbose, "rounds") as advance:
+            for i, (rows, held) in enumerate(folds):
+                Y = data.Y[rows]
+                if is_open:
+                    Y = hide_labels(Y, self.hidden, self.seed + i)
+                models = self._fit_members(members, data, rows, Y, names, checkpoints, f"fold {i + 1}")
+                counts = np.bincount(Y.indices, minlength=Y.shape[1])
+                weights = None if data.sample_weight is None else data.sample_weight[held]
+                held_inputs = take_rows(data.inputs, held)
+                for start in range(0, len(held), BLOCK):
+                    part = np.arange(start, min(start + BLOCK, len(held)))
+                    found = [model._evidence(take_rows(held_inputs, part), self.n_candidates) for model in models]
+                    pairs = make_pairs(found, len(part), Y.shape[1], counts)
+                    if not is_open:  # such a label is no candidate of the final members
+                        pairs = pairs.take(counts[pairs.ids] > 0)
+                    out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
+                advance(1)
+            features, targets, weights = out_of_fold.training_set(self.seed)
+            n_trees = self.n_trees or (OPEN_TREES if is_open else TREES)
+            with progress(f"ranker of {len(targets):,} candidates", None, self.verbose):
+                self.trees_ = fit_boosted(
+                    features, targets, n_trees=n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
+                    sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
+                )  # fmt: skip
+            self.summary_ = out_of_fold.summary()
+            self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
+            rows = np.arange(len(data.inputs))
+            self.members_ = self._fit_members(members, data, rows, data.Y, names, checkpoints, "all")
         checkpoints.clear()
         for model in self.members_:
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
