@@ -25,10 +25,10 @@ public:
         const auto d = static_cast<std::size_t>(members_.n_features);
         const std::int64_t middle = n / 2;
         Random random(seed);
-        sums_[0].assign(d, 0.0);
-        sums_[1].assign(d, 0.0);
+        left_.assign(d, 0.0);
+        right_.assign(d, 0.0);
         direction_.assign(d, 0.0f);
-        side_.assign(static_cast<std::size_t>(n), 2);
+        side_.assign(static_cast<std::size_t>(n), 0);
         scored_.resize(static_cast<std::size_t>(n));
         // Initial direction: the difference of two random members.
         const std::int64_t one = random.below(n), second = 1 + random.below(n - 1), other = second == one ? 0 : second;
@@ -47,23 +47,30 @@ public:
                              [](const Projection& x, const Projection& y) {
                                  return x.score != y.score ? x.score < y.score : x.id < y.id;
                              });
-            std::int64_t moved = 0;
+            moved_.clear();
             for (std::int64_t i = 0; i < n; ++i) {
-                const auto m = static_cast<std::size_t>(scored_[static_cast<std::size_t>(i)].member);
+                const std::int32_t m = scored_[static_cast<std::size_t>(i)].member;
                 const std::uint8_t side = i >= middle;
-                if (side_[m] == side) continue;
-                if (side_[m] < 2) members_.add(static_cast<std::int64_t>(m), -1.0, sums_[side_[m]].data());
-                members_.add(static_cast<std::int64_t>(m), 1.0, sums_[side].data());
-                side_[m] = side;
-                ++moved;
+                if (side_[static_cast<std::size_t>(m)] != side) moved_.push_back(m);
+                side_[static_cast<std::size_t>(m)] = side;
             }
+            const auto n_moved = iteration == 0 ? n : static_cast<std::int64_t>(moved_.size());
             if (iteration + 1 >= options.max_iterations ||
-                static_cast<double>(moved) <= 2 * options.tolerance * static_cast<double>(n))
+                static_cast<double>(n_moved) <= 2 * options.tolerance * static_cast<double>(n))
                 break;
-            const double left = scale_of(sums_[0], static_cast<double>(middle), options.spherical);
-            const double right = scale_of(sums_[1], static_cast<double>(n - middle), options.spherical);
-            for (std::size_t f = 0; f < d; ++f)
-                direction_[f] = static_cast<float>(right * sums_[1][f] - left * sums_[0][f]);
+            if (iteration == 0) {
+                for (std::int64_t m = 0; m < n; ++m)
+                    members_.add(m, 1.0, (side_[static_cast<std::size_t>(m)] ? right_ : left_).data());
+                total_.resize(d);
+                for (std::size_t f = 0; f < d; ++f) total_[f] = left_[f] + right_[f];
+            } else {  // the other side is what is left of all
+                for (const std::int32_t m : moved_)
+                    members_.add(m, side_[static_cast<std::size_t>(m)] ? 1.0 : -1.0, right_.data());
+                for (std::size_t f = 0; f < d; ++f) left_[f] = total_[f] - right_[f];
+            }
+            const double left = scale_of(left_, static_cast<double>(middle), options.spherical);
+            const double right = scale_of(right_, static_cast<double>(n - middle), options.spherical);
+            for (std::size_t f = 0; f < d; ++f) direction_[f] = static_cast<float>(right * right_[f] - left * left_[f]);
         }
         // Members keep the order of their ids on each side.
         sorted_.assign(ids, ids + n);
@@ -78,18 +85,39 @@ private:
         std::int32_t id, member;
     };
     Members members_;
-    std::vector<double> sums_[2];
+    std::vector<double> left_, right_, total_;  // (n_features) sums of each side and of all members
     std::vector<float> direction_;
     std::vector<std::uint8_t> side_;
     std::vector<Projection> scored_;
-    std::vector<std::int32_t> sorted_;
+    std::vector<std::int32_t> moved_, sorted_;
 };
+
+// The columns of a matrix with frequent ones first: what most entries refer to then fits into the first cache.
+template <class Index>
+std::vector<Index> by_frequency(const CsrView<Index>& rows) {
+    const Index n_entries = rows.indptr[rows.rows];
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(rows.cols));
+    for (Index i = 0; i < n_entries; ++i) ++counts[static_cast<std::size_t>(rows.indices[i])];
+    std::vector<Index> order(counts.size()), rank(counts.size());
+    std::iota(order.begin(), order.end(), Index{0});
+    std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+        return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
+    });
+    for (std::size_t f = 0; f < order.size(); ++f) rank[static_cast<std::size_t>(order[f])] = static_cast<Index>(f);
+    std::vector<Index> indices(static_cast<std::size_t>(n_entries));
+    for (Index i = 0; i < n_entries; ++i)
+        indices[static_cast<std::size_t>(i)] = rank[static_cast<std::size_t>(rows.indices[i])];
+    return indices;
+}
 
 }  // namespace
 
 template <class Index>
-std::vector<std::int32_t> balanced_2means(const CsrView<Index>& rows, int depth, const KMeansOptions& options,
+std::vector<std::int32_t> balanced_2means(const CsrView<Index>& matrix, int depth, const KMeansOptions& options,
                                           int threads) {
+    const std::vector<Index> indices = by_frequency(matrix);
+    CsrView<Index> rows = matrix;
+    rows.indices = indices.data();
     std::vector<std::int32_t> ids(static_cast<std::size_t>(rows.rows));
     std::iota(ids.begin(), ids.end(), 0);
     std::vector<std::int64_t> parts{0, rows.rows};

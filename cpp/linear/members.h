@@ -55,15 +55,23 @@ struct Members {
     }
 
     float dot(std::int64_t m, const float* direction) const {
-        float even = 0, odd = 0;
-        std::int64_t i = indptr[static_cast<std::size_t>(m)];
-        const std::int64_t end = indptr[static_cast<std::size_t>(m) + 1];
-        for (; i + 1 < end; i += 2) {
-            even += values[static_cast<std::size_t>(i)] * direction[indices[static_cast<std::size_t>(i)]];
-            odd += values[static_cast<std::size_t>(i) + 1] * direction[indices[static_cast<std::size_t>(i) + 1]];
-        }
-        if (i < end) even += values[static_cast<std::size_t>(i)] * direction[indices[static_cast<std::size_t>(i)]];
-        return even + odd;
+        typedef float F4 __attribute__((vector_size(16)));
+        const std::int32_t* index = indices.data() + indptr[static_cast<std::size_t>(m)];
+        const float* value = values.data() + indptr[static_cast<std::size_t>(m)];
+        const std::int64_t n = indptr[static_cast<std::size_t>(m) + 1] - indptr[static_cast<std::size_t>(m)];
+        F4 even = {}, odd = {};  // an addition does not wait for the one before it
+        auto products = [&](std::int64_t i) {
+            const F4 x = {value[i], value[i + 1], value[i + 2], value[i + 3]};
+            const F4 by = {direction[index[i]], direction[index[i + 1]], direction[index[i + 2]],
+                           direction[index[i + 3]]};
+            return x * by;
+        };
+        std::int64_t i = 0;
+        for (; i + 7 < n; i += 8) even += products(i), odd += products(i + 4);
+        const F4 sum = even + odd;
+        float rest = 0;
+        for (; i < n; ++i) rest += value[i] * direction[index[i]];
+        return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
     }
     void add(std::int64_t m, double scale, double* sums) const {
         for (std::int64_t i = indptr[static_cast<std::size_t>(m)]; i < indptr[static_cast<std::size_t>(m) + 1]; ++i)
@@ -75,8 +83,12 @@ struct Members {
 // Factor that turns a sum of `count` rows into a centroid: of unit norm if spherical, else the mean.
 inline double scale_of(const std::vector<double>& sums, double count, bool spherical) {
     if (!spherical) return count > 0 ? 1.0 / count : 0.0;
-    double square = 0;
-    for (const double x : sums) square += x * x;
+    double squares[4] = {};  // an addition does not wait for the one before it
+    std::size_t f = 0;
+    for (; f + 3 < sums.size(); f += 4)
+        for (std::size_t j = 0; j < 4; ++j) squares[j] += sums[f + j] * sums[f + j];
+    for (; f < sums.size(); ++f) squares[0] += sums[f] * sums[f];
+    const double square = (squares[0] + squares[1]) + (squares[2] + squares[3]);
     return square > 0 ? 1.0 / std::sqrt(square) : 0.0;
 }
 

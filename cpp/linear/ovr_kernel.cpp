@@ -332,22 +332,20 @@ struct LaneGroup {
         for (std::int64_t f = 0; f < n_weights; ++f) scratch.init[f] *= -common_dual;
     }
 
-    void init_lane(int l) {
+    // Gives every lane the common start: w, and the dual of each negative; positives start from 0.
+    void init_lanes() {
         if (common_dual == 0.0f) return;
-        for (std::int64_t f = 0; f < n_weights; ++f) scratch.weights[f * lanes + l] = scratch.init[f];
+        for (std::int64_t f = 0; f < n_weights; ++f)
+            for (int h = 0; h < H; ++h) store8(scratch.weights + f * lanes + 8 * h, all8(scratch.init[f]));
         for (std::int64_t row = 0; row < rows.n; ++row) {
-            const bool positive = (scratch.positive[row] >> l) & 1;
             if (!rows.negative[row]) continue;
-            if (!positive) {
-                scratch.dual[row * lanes + l] = common_dual;
-                continue;
-            }
-            for (std::int64_t i = rows.start[row]; i < rows.start[row] + rows.length[row]; ++i)
-                scratch.weights[static_cast<std::int64_t>(rows.indices[i]) * lanes + l] += common_dual * rows.values[i];
-            const float* x = rows.dense + (rows.n_dense > 0 ? rows.dense_row[row] * rows.n_dense : 0);
-            for (std::int64_t j = 0; j < rows.n_dense; ++j)
-                scratch.weights[(rows.n_sparse + j) * lanes + l] += common_dual * x[j];
-            scratch.weights[(n_weights - 1) * lanes + l] += common_dual * options.bias;
+            const std::uint32_t positive = scratch.positive[row];
+            for (int h = 0; h < H; ++h)
+                store8(scratch.dual + row * lanes + 8 * h, bits8(positive >> (8 * h)) ? all8(0.0f) : all8(common_dual));
+            if (positive == 0) continue;
+            F8 step[H];
+            for (int h = 0; h < H; ++h) step[h] = bits8(positive >> (8 * h)) ? all8(common_dual) : all8(0.0f);
+            add(row, step);
         }
     }
 
@@ -363,7 +361,6 @@ struct LaneGroup {
             if (scratch.cost != nullptr) scratch.cost[row * lanes + l] = labels.relevance[i];
             if (options.loss == Loss::dead_zone_logistic) scratch.dual[row * lanes + l] = logit_floor;
         }
-        init_lane(l);
     }
 
     // Passes the weights of all lanes to the sink and clears them.
@@ -429,6 +426,7 @@ struct LaneGroup {
         }
         for (int l = 0; l < lanes; ++l) positive_cost[l] = 0.0f;
         for (int l = 0; l < lanes && first + l < labels.n; ++l) open_lane(l);
+        init_lanes();
         choose_rows(random);
         std::int64_t n_active = 0;
         bool all_rows = true;  // in the next epoch
