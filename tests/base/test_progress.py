@@ -66,7 +66,7 @@ def test_every_model_of_several_parts_writes_lines(monkeypatch, capsys):
     assert "training ensemble, model 1 of 2, training xr-linear, tree 2 of 2, classifiers: " in lines
     assert "training ensemble, model: 1 of 2 models, 50 %" in lines
     ramify.Hybrid([ramify.Popular(), ramify.KNN()], n_trees=2, n_folds=2).fit(texts, labels)
-    assert "training hybrid, round: 2 of 3 rounds" in capsys.readouterr().err
+    assert "training hybrid, round: 2 of 4 rounds" in capsys.readouterr().err
     once = ramify.TrainingConfig(epochs=1)
     ramify.Elias(stage1=once, stage2=once).fit(texts, labels)
     assert "training elias, stage 1" in capsys.readouterr().err
@@ -109,6 +109,20 @@ def test_short_work_writes_no_line(capsys):
     texts, labels = topics(100)
     ramify.XRLinear().fit(texts, labels)
     assert capsys.readouterr().err == ""
+
+
+def test_a_long_last_stage_does_not_say_that_nothing_is_left(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    with progress("tree", 2, 1, "trees") as tree:
+        now[0] = 10.0
+        tree(1)
+        with progress("classifiers", 10, 1, "nodes") as advance:
+            for now[0] in (16.0, 26.0):
+                advance(1)
+    lines = [line for line in capsys.readouterr().err.splitlines() if "classifiers" in line]
+    assert lines[0].endswith("0:16 elapsed, 0:04 left")
+    assert lines[1].endswith("0:26 elapsed, 1:04 left in this stage")
 
 
 def test_time_left():

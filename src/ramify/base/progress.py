@@ -107,11 +107,16 @@ class _Stage:
         return f"{self.description} ({self.note})" if self.note else self.description
 
     def left(self, now: float, has_stages: bool) -> float | None:
-        """Remaining seconds. Steps that are stages are long: between two of them the time counts down."""
+        """Remaining seconds; None where nothing is known.
+
+        Steps that are stages are long: between two of them the time counts down. One that takes longer than those
+        before it leaves nothing to say.
+        """
         if not has_stages:
             return seconds_left(self.done, self.total, now - self.started)
         left = seconds_left(self.done, self.total, self.advanced - self.started)
-        return None if left is None else max(0.0, left - (now - self.advanced))
+        waited = now - self.advanced
+        return None if left is None or waited >= left else left - waited
 
     def amount(self) -> list[str]:
         if self.total:

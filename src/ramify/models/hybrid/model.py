@@ -133,8 +133,8 @@ class Hybrid(Model):
         folds = fold_rows(data.Y, self.n_folds, self.max_rows, self.seed)
         is_open = self.labels == "catalogue"
         out_of_fold = OutOfFold(_keys(members))
-        # Members are trained for each fold, and on all rows in the last round.
-        with progress("round", len(folds) + 1, self.verbose, "rounds") as advance:
+        # Members are trained for each fold, then the ranker, then the members on all rows.
+        with progress("round", len(folds) + 2, self.verbose, "rounds") as advance:
             for i, (rows, held) in enumerate(folds):
                 Y = data.Y[rows]
                 if is_open:
@@ -158,6 +158,7 @@ class Hybrid(Model):
                     features, targets, n_trees=n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
                     sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
                 )  # fmt: skip
+            advance(1)
             self.summary_ = out_of_fold.summary()
             self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
             rows = np.arange(len(data.inputs))
