@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 import ramify
-from ramify.metrics import compare, reliability
-from ramify.metrics.bootstrap import bootstrap_intervals, row_metrics
+from ramify.metrics import LabelCounts, compare, inverse_propensity, reliability
+from ramify.metrics.bootstrap import bootstrap_intervals, row_metrics, row_psp
 from ramify.metrics.reliability import expected_calibration_error
 
 
@@ -26,6 +26,18 @@ def test_row_metrics_average_to_the_metrics():
     values, metrics = row_metrics(a, truth, [1, 3, 5]), ramify.evaluate(a, truth, ks=[1, 3, 5])
     for name, rows in values.items():
         assert rows.mean() == pytest.approx(metrics[name])
+
+
+def test_psp_of_rows_adds_up_to_the_metric():
+    (a, _), truth = data()
+    training = truth[:120]
+    known = ramify.evaluate(a, truth, ks=[1, 3, 10], y_train=training, confidence=0.9)
+    weights = inverse_propensity(LabelCounts(120, np.asarray(training.sum(axis=0)).ravel().astype(np.int64)))
+    for name, (gains, best) in row_psp(a, truth, weights, [1, 3, 10]).items():
+        assert gains.sum() / best.sum() == pytest.approx(known[name])
+        low, high = known.intervals[name]
+        assert low < known[name] < high
+        assert high - low < 25
 
 
 def test_intervals_cover_the_mean():

@@ -37,17 +37,52 @@ def row_metrics(ranking: Ranking, truth: Csr, ks: Sequence[int]) -> dict[str, Do
     return {name: np.asarray(values[name], np.float64) for name in order}
 
 
+def row_psp(
+    ranking: Ranking, truth: Csr, weights: DoubleArray, ks: Sequence[int]
+) -> dict[str, tuple[DoubleArray, DoubleArray]]:
+    """Weighted hits in percent and their maximum over all rankings, of each row with a true label (m,).
+
+    PSP@k is the sum of the first over the sum of the second.
+    """
+    rows = np.flatnonzero(np.diff(truth.indptr))
+    hits = native.matrix.ranking_hits(ranking.ids, truth, 1).view(bool)[rows]
+    gains = np.cumsum(np.where(hits, weights[ranking.ids[rows]], 0.0), axis=1)
+    row_of = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
+    of_true = weights[truth.indices]
+    of_true = of_true[np.lexsort((-of_true, row_of))]  # within its row, the largest first
+    totals = np.concatenate([[0.0], np.cumsum(of_true)])
+    starts, lengths = truth.indptr[rows], np.diff(truth.indptr)[rows]
+    return {
+        f"PSP@{k}": (
+            100 * gains[:, min(k, gains.shape[1]) - 1],
+            totals[starts + np.minimum(lengths, k)] - totals[starts],
+        )
+        for k in ks
+    }
+
+
 def bootstrap_intervals(
-    values: AnyArray, *, confidence: float = 0.95, n_resamples: int = N_RESAMPLES, seed: int = 0
+    values: AnyArray,
+    *,
+    per: AnyArray | None = None,
+    confidence: float = 0.95,
+    n_resamples: int = N_RESAMPLES,
+    seed: int = 0,
 ) -> tuple[DoubleArray, DoubleArray]:
-    """Lower and upper bounds (m,) of the means of values (n, m), from rows drawn with replacement."""
+    """Lower and upper bounds (m,) of the means of values (n, m), from rows drawn with replacement.
+
+    With `per` (n, m) the bounds are those of the ratios of the means of both.
+    """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1; got {confidence!r}")
     n = len(values)
     if n == 0:
         raise DataError("there is no row with a true label")
     random = np.random.default_rng(seed)
-    means = np.stack([np.bincount(random.integers(n, size=n), minlength=n) @ values / n for _ in range(n_resamples)])
+    means = np.empty((n_resamples, values.shape[1]))
+    for mean in means:
+        drawn = np.bincount(random.integers(n, size=n), minlength=n)
+        mean[:] = drawn @ values / (n if per is None else np.maximum(drawn @ per, 1e-300))
     tail = 50 * (1 - confidence)
     low, high = np.percentile(means, [tail, 100 - tail], axis=0)
     return np.asarray(low), np.asarray(high)

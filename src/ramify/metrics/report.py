@@ -16,7 +16,7 @@ from ramify.base.sparse import indicator
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, DoubleArray
 from ramify.io.labels import LabelVocabulary, align_labels
-from ramify.metrics.bootstrap import bootstrap_intervals, row_metrics
+from ramify.metrics.bootstrap import bootstrap_intervals, row_metrics, row_psp
 from ramify.metrics.propensity import LabelCounts, inverse_propensity
 from ramify.metrics.ranking import (
     N_DECILES,
@@ -159,7 +159,7 @@ def evaluate(
     threshold : minimum score of a predicted label, for F1
     unseen : "count" true labels unknown to the model as misses, or "drop" them
     filter_pairs : (row, label id) pairs to remove from the ranking first: an (m, 2) array or an n × L matrix
-    confidence : also compute confidence intervals of P@k, nDCG@k and R@k by the bootstrap, such as 0.95
+    confidence : also compute confidence intervals of P@k, nDCG@k, R@k and PSP@k by the bootstrap, such as 0.95
     threads : threads to use; None: RAMIFY_THREADS or all cores
     """
     threads = resolve_threads(threads)
@@ -193,7 +193,7 @@ def evaluate(
     n_empty = len(ranking) - metrics.n_rows
     f1_is_truncated = may_be_truncated and last_reaches
     found = reliability(ranking, truth, groups) if ranking.are_probabilities else None
-    intervals = {} if confidence is None else _intervals(ranking, truth, cutoffs, confidence)
+    intervals = {} if confidence is None else _intervals(ranking, truth, cutoffs, confidence, weights)
     has_deciles = groups is not None
     return Evaluation(
         metrics, f1, threshold, n_empty, unseen_fraction, has_deciles, f1_is_truncated, n_dropped, found, intervals
@@ -230,11 +230,15 @@ def _label_weights(
 
 
 def _intervals(
-    ranking: Ranking, truth: Csr, cutoffs: Sequence[int], confidence: float
+    ranking: Ranking, truth: Csr, cutoffs: Sequence[int], confidence: float, weights: DoubleArray | None
 ) -> dict[str, tuple[float, float]]:
-    values = row_metrics(ranking, truth, cutoffs)
-    low, high = bootstrap_intervals(np.stack(list(values.values()), axis=1), confidence=confidence)
-    return {name: (float(a), float(b)) for name, a, b in zip(values, low, high, strict=True)}
+    means = row_metrics(ranking, truth, cutoffs)
+    parts = {name: (values, np.ones(len(values))) for name, values in means.items()}
+    if weights is not None:
+        parts |= row_psp(ranking, truth, weights, cutoffs)
+    values, per = (np.stack(columns, axis=1) for columns in zip(*parts.values(), strict=True))
+    low, high = bootstrap_intervals(values, per=per, confidence=confidence)
+    return {name: (float(a), float(b)) for name, a, b in zip(parts, low, high, strict=True)}
 
 
 def _vocabulary(ranking: Ranking) -> LabelVocabulary:
