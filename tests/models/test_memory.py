@@ -16,7 +16,7 @@ import ramify
 from ramify.io.inputs import check_inputs
 from ramify.labels.representations import pifa
 from ramify.models import memory
-from ramify.models.memory import TransformerSizes, measure_sizes
+from ramify.models.memory import Memory, TransformerSizes, measure_sizes
 from ramify.nn.encoders.bag import Bag
 
 
@@ -101,6 +101,31 @@ def test_heads_of_clusters_have_no_classifier_for_each_label():
     assert ramify.XRTransformer(encoder=encoder)._n_outputs(200_000) == 32768
 
 
+def test_models_trained_in_sequence_are_kept():
+    """The largest training is that of a model beside those before it, not all trainings at once."""
+    assert Memory.in_sequence([Memory(10, 3), Memory(5, 4), Memory(9, 1)]) == Memory(16, 8)
+    texts, Y = zipf_data(800)
+    members = ramify.XRLinear(threads=1), ramify.KNN(threads=1)
+    alone = [model.estimate_memory(texts, Y) - memory.OVERHEAD for model in members]
+    both = ramify.Ensemble(members).estimate_memory(texts, Y) - memory.OVERHEAD
+    assert max(alone) <= both < sum(alone)
+    assert ramify.Ensemble(members[:1]).estimate_memory(texts, Y) == alone[0] + memory.OVERHEAD
+
+
+def test_estimates_count_the_names_of_labels():
+    texts, Y = zipf_data(800)
+    names = {i: f"word{i}" for i in range(Y.shape[1])}
+    for model in (ramify.LabelMatcher(), ramify.ZestXML(), ramify.Hybrid()):
+        assert model.estimate_memory(texts, Y, label_catalogue=names) > model.estimate_memory(texts, Y)
+
+
+def test_entries_of_rare_columns():
+    X = sparse.csr_matrix(np.array([[1, 1, 0], [1, 0, 1], [1, 0, 0], [1, 0, 0]], np.float32))
+    sizes = measure_sizes(check_inputs(X), sparse.csr_matrix(np.ones((4, 1))), ramify.Tfidf())
+    assert sizes.entries_of_rare(0.5, 0) == 2
+    assert sizes.entries_of_rare(0.5, 4) == sizes.entries_of_rare(1.0, 0) == 6
+
+
 def test_an_estimate_leaves_a_fitted_model_as_it_is():
     texts, Y = zipf_data(100)
     model = ramify.XRLinear(verbose=0).fit(texts, Y)
@@ -145,7 +170,7 @@ X = sparse.random(n, d, 0.001, format="csr", dtype=np.float32, random_state=rand
 labels = (n_labels * random.random(2 * n) ** 2).astype(np.int32)
 Y = sparse.csr_matrix((np.ones(2 * n), labels, np.arange(0, 2 * n + 1, 2)), shape=(n, n_labels))
 model = getattr(ramify, kind)(verbose=0, threads=2 if kind == "XRLinear" else 1)
-if kind != "XRLinear":
+if hasattr(model, "encoder"):
     model.set_params(encoder=ramify.BagEncoder(dim=128))
     model.set_params(**{name: 2 for name in model.get_params() if name.endswith("__epochs")})
 model.clone().fit(X[:50], Y[:50, :200])  # what is loaded and allocated once

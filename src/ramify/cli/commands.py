@@ -74,13 +74,13 @@ def train(args: argparse.Namespace) -> None:
     if args.dry_run:
         from ramify.cli.dry_run import dry_run  # the training loop is not needed otherwise
 
-        print_table(dry_run(model, data, args.out), header=False)
+        print_table(dry_run(model, data, catalogue, args.out), header=False)
         return
     options = fit_options(args, data)
     held_out = read_labelled_data(args.calibrate, args) if args.calibrate not in (None, "auto") else None
     check_space(args.out, data)
     if args.memory_limit is not None:
-        check_memory(model, data, args.memory_limit)
+        check_memory(model, data, catalogue, args.memory_limit)
     started = time.perf_counter()
     try:
         if args.calibrate == "auto":

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ramify.cli.training import fit_model, training_memory
+from ramify.io.catalogue import LabelCatalogue
 from ramify.io.dataset import Dataset
 from ramify.models.base import Model
 from ramify.nn.config import TrainingConfig
@@ -39,7 +40,7 @@ class Estimate:
     may_stop: bool = False
 
 
-def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
+def dry_run(model: Model, data: Dataset, catalogue: LabelCatalogue | None, out: str | None) -> list[list[str]]:
     """Table of what would be read, an estimate of memory, and of time and size from trainings on subsets."""
     used = int((np.bincount(data.Y.indices, minlength=data.n_labels) > 0).sum())
     rows = [
@@ -48,7 +49,7 @@ def dry_run(model: Model, data: Dataset, out: str | None) -> list[list[str]]:
         ["labels", f"{used:,}"],
         ["labels per sample", f"{data.Y.nnz / max(1, len(data)):.2f}"],
         ["save to", out or "-"],
-        ["memory, estimated", f"{training_memory(model, data) / 1e6:,.0f} MB"],
+        ["memory, estimated", f"{training_memory(model, data, catalogue) / 1e6:,.0f} MB"],
     ]
     if len(data) < 20:
         return [*rows, ["estimates of time and size", "none for so few samples"]]

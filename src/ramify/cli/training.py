@@ -64,15 +64,15 @@ def parse_bytes(text: str) -> int:
     return size
 
 
-def training_memory(model: Model, data: Dataset) -> int:
+def training_memory(model: Model, data: Dataset, catalogue: LabelCatalogue | None) -> int:
     """Estimated bytes of the process while it trains: the data, the libraries, and what `fit` takes above them."""
     labels = data.Y if data.X is not None else data.labels()
-    return PROCESS + _bytes_of(data) + model.estimate_memory(data.inputs, labels)
+    return PROCESS + _bytes_of(data) + model.estimate_memory(data.inputs, labels, label_catalogue=catalogue)
 
 
-def check_memory(model: Model, data: Dataset, limit: int) -> None:
+def check_memory(model: Model, data: Dataset, catalogue: LabelCatalogue | None, limit: int) -> None:
     """Raise before the work if training is estimated to take more memory than allowed."""
-    needed = training_memory(model, data)
+    needed = training_memory(model, data, catalogue)
     if needed > limit:
         raise DataError(
             f"training {model.kind} on {data.name} takes about {needed / 1e6:,.0f} MB of memory, but --memory-limit "

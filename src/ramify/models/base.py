@@ -32,7 +32,7 @@ from ramify.models.decide import (
 from ramify.models.estimator import Estimator, label_array
 from ramify.models.explain import explain
 from ramify.models.filtering import RowFilters, rank_labels, rank_more_labels
-from ramify.models.memory import OVERHEAD
+from ramify.models.memory import OVERHEAD, Memory, label_bytes
 from ramify.models.training_data import TrainingData
 from ramify.rank.decision_rule import DecisionRule
 from ramify.rank.decisions import load_rule
@@ -87,11 +87,10 @@ class Model(Estimator, Config):
             self._fit(data)
         return self._finish_fit(data)
 
-    def estimate_memory(self, X: Any, y: Any) -> int:
-        """Estimate the bytes that `fit(X, y)` takes above X and y (`models.memory`)."""
-        self.check_params()
-        inputs = check_inputs(X)
-        return OVERHEAD + self._training_bytes(inputs, encode_labels(y, len(inputs))[0])
+    def estimate_memory(self, X: Any, y: Any, *, label_catalogue: Any = None) -> int:
+        """Estimate the bytes that `fit(X, y, label_catalogue=...)` takes above its input (`models.memory`)."""
+        data = self.clone()._check_training_data(X, y, label_catalogue)
+        return OVERHEAD + self._training_memory(data).peak
 
     def fit_calibrated(
         self,
@@ -366,9 +365,10 @@ class Model(Estimator, Config):
 
     # ---- what a model may implement ----
 
-    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        """Estimated bytes at the largest stage of a training; here those of the labels alone."""
-        return 24 * int(Y.nnz) + 60 * int(Y.shape[1])
+    def _training_memory(self, data: TrainingData) -> Memory:
+        """Estimated memory of a training; here that of the labels alone."""
+        labels = label_bytes(data.Y)
+        return Memory(labels, labels)
 
     def _evidence(self, inputs: Inputs, k: int) -> Evidence:
         """Return what the model knows about the k labels that it finds for each row; the first column is the score."""

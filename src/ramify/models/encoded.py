@@ -19,7 +19,7 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.metrics.report import evaluate
 from ramify.models.features import FeatureModel
-from ramify.models.memory import DataSizes, TransformerSizes, encoder_bytes, measure_sizes
+from ramify.models.memory import DataSizes, Memory, TransformerSizes, encoder_bytes, measure_sizes
 from ramify.models.training_data import TrainingData
 from ramify.nn.encoders import Bag, Encoder, Transformer
 from ramify.nn.encoders.bag import BagEncoder
@@ -86,16 +86,24 @@ class EncodedModel(FeatureModel):
 
     # ---- memory ----
 
-    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        sizes, transformer, encoder = measure_sizes(inputs, Y, self.features), 0, self.encoder
+    def _training_memory(self, data: TrainingData) -> Memory:
+        sizes, transformer, encoder = measure_sizes(data.inputs, data.Y, self.features), 0, self.encoder
+        kept = sizes.labels + sizes.vocabulary + self._kept_bytes(sizes)
         if isinstance(encoder, TransformerEncoder):
             own = self._transformer_sizes
+            kept += own.weights
             transformer = (
                 own.frozen_bytes()
                 if encoder.frozen
                 else own.fine_tuning_bytes(min(encoder.micro_batch_size, sizes.n_samples), encoder.max_length)
             )
-        return transformer + sizes.labels + max(sizes.making_features, sizes.features + self._encoded_bytes(sizes))
+        training = max(sizes.making_features, sizes.features + self._encoded_bytes(sizes))
+        return Memory(transformer + sizes.labels + training, kept)
+
+    def _kept_bytes(self, sizes: DataSizes) -> int:
+        """Bytes of the trained parameters, beside those of a transformer."""
+        n_words = sizes.n_features if isinstance(self.encoder, BagEncoder) else 0
+        return 4 * self._embedding_dim * (self._n_outputs(sizes.n_labels) + n_words)
 
     def _encoded_bytes(self, sizes: DataSizes) -> int:
         """Bytes of the training on given features, beside those of a transformer."""

@@ -23,6 +23,7 @@ from ramify.metrics.ranking import ndcg_by_row
 from ramify.models.base import Model
 from ramify.models.member_checkpoints import MemberCheckpoints
 from ramify.models.members import describe_members, load_members, members_of, save_members
+from ramify.models.memory import Memory
 from ramify.models.training_data import TrainingData
 from ramify.rank.combine import MIN_WIDTH, Combination, combine_rankings, member_width
 from ramify.rank.filters import LabelFilter
@@ -61,8 +62,8 @@ class Ensemble(Model):
         "directory for checkpoints of trained models; an interrupted training resumes from there, to the same bits",
     )
 
-    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        return sum(model._training_bytes(inputs, Y) for model in self.models)  # all are kept
+    def _training_memory(self, data: TrainingData) -> Memory:
+        return Memory.in_sequence(model._training_memory(data) for model in self.models)
 
     def check_params(self) -> None:
         """Check also that there are as many weights as models."""

@@ -35,13 +35,15 @@ from ramify.metrics.propensity import LabelCounts
 from ramify.models.base import check_state
 from ramify.models.features import FeatureModel
 from ramify.models.kept_texts import SHOWN_NEIGHBORS, KeptTexts
-from ramify.models.memory import measure_sizes
+from ramify.models.memory import ENTRY, Memory, measure_sizes
 from ramify.models.training_data import TrainingData
 from ramify.rank.evidence import Evidence
 from ramify.rank.explanation import Neighbor
 from ramify.rank.filters import LabelFilter
 from ramify.rank.frequency import LEAST, FrequencyOrder
 
+INDEXING = 36
+"""Bytes of an entry while rows are scaled to unit norm, in double precision, beside those of X."""
 MIN_DROPPED = 100
 """Features in no more samples than this are always kept: in small data no word is common."""
 
@@ -77,9 +79,15 @@ class KNN(FeatureModel):
         False, "keep the training texts in the model, so that `explain` shows the nearest ones; no effect on matrices"
     )
 
-    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        sizes = measure_sizes(inputs, Y, self.features)
-        return sizes.labels + max(sizes.making_features, sizes.features + 2 * 8 * sizes.n_entries)
+    def _training_memory(self, data: TrainingData) -> Memory:
+        sizes = measure_sizes(data.inputs, data.Y, self.features)
+        n_indexed = sizes.entries_of_rare(self.max_df, MIN_DROPPED)
+        if data.inputs.kind == "dense":
+            indexing = kept = 2 * 4.0 * sizes.n_entries  # unit vectors, and their lists or graph
+        else:
+            indexing, kept = INDEXING * n_indexed, ENTRY * n_indexed
+        peak = max(sizes.making_features, sizes.features + indexing)
+        return Memory(sizes.labels + int(peak), sizes.labels + sizes.vocabulary + int(kept))
 
     # ---- training ----
 

@@ -22,10 +22,11 @@ from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
 from ramify.features.names import NameIndex, without_qualifiers
 from ramify.features.stemmers import Stemmer
 from ramify.io.catalogue import LabelCatalogue
-from ramify.io.inputs import Inputs
+from ramify.io.inputs import Inputs, take_rows
 from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, check_state
+from ramify.models.memory import MATCH, MATCHING, NAME, SAMPLE, Memory, boosting_bytes, label_bytes
 from ramify.models.training_data import TrainingData
 from ramify.rank.boosted import BoostedTrees, fit_boosted
 from ramify.rank.evidence import Evidence
@@ -92,6 +93,19 @@ class LabelMatcher(Model):
 
     # ---- training ----
 
+    def _training_memory(self, data: TrainingData) -> Memory:
+        """Names that occur are counted in a sample of the texts."""
+        n, own = len(data.inputs), label_bytes(data.Y)
+        names, labels, flags = _names_of(data.labels, data.catalogue)
+        if data.inputs.kind not in ("text", "fields") or not names:
+            return Memory(own, own)
+        rows = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
+        some, matcher = take_rows(data.inputs, rows), self.clone()
+        n_matches = len(matcher._match(some).rows) if matcher._set_names(some, names, labels, flags) else 0
+        per_row, kept = n_matches / max(1, len(rows)), own + NAME * len(names)
+        trees = MATCH * n * per_row + boosting_bytes(min(n, MAX_ROWS) * per_row, len(COLUMNS))
+        return Memory(kept + int(max(MATCHING * n * per_row, trees)), kept)
+
     def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
         data = super()._check_training_data(X, y, label_catalogue)
         return data.with_catalogue_labels() if self.labels == "catalogue" else data
@@ -107,14 +121,8 @@ class LabelMatcher(Model):
         names, labels, flags = _names_of(data.labels, data.catalogue)
         if data.inputs.kind not in ("text", "fields") or not names:
             return
-        self.fields_ = None
-        if data.inputs.kind == "fields":
-            self.fields_ = list(dict.fromkeys(name for document in data.inputs.data for name in document))
-        index, ids = NameIndex.build(names, self.stemmer, self._texts(data.inputs))
-        if index.n_names == 0:
+        if not self._set_names(data.inputs, names, labels, flags):
             return
-        self.names_ = index
-        self._set_entries(ids, labels, flags, names)
         found = self._match(data.inputs)
         is_right = is_stored(data.Y, found.rows, found.ids)
         self.n_matches_ = np.bincount(found.ids, minlength=n_labels).astype(np.int32)
@@ -131,6 +139,17 @@ class LabelMatcher(Model):
             sample_weight=None if data.sample_weight is None else weights[chosen.rows], seed=self.seed,
             threads=resolve_threads(self.threads),
         )  # fmt: skip
+
+    def _set_names(self, inputs: Inputs, names: list[str], labels: IntArray, flags: AnyArray) -> bool:
+        """Index the names (m,) of labels (m,), as `_names_of` returns them; False if no name has a word."""
+        self.fields_ = None
+        if inputs.kind == "fields":
+            self.fields_ = list(dict.fromkeys(name for document in inputs.data for name in document))
+        index, ids = NameIndex.build(names, self.stemmer, self._texts(inputs))
+        self.names_ = index if index.n_names else None
+        if self.names_ is not None:
+            self._set_entries(ids, labels, flags, names)
+        return self.names_ is not None
 
     def _set_entries(self, ids: IntArray, labels: IntArray, flags: AnyArray, names: list[str]) -> None:
         """Group the labels of each name, given without qualifiers; flags (m, 2): was it qualified, is it a synonym."""

@@ -23,7 +23,8 @@ from ramify.io.labels import label_rows
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model, check_state
 from ramify.models.features import FeatureModel
-from ramify.models.memory import DataSizes, measure_sizes
+from ramify.models.memory import DataSizes, Memory, measure_sizes
+from ramify.models.training_data import TrainingData
 from ramify.rank.beam import LinearTree
 from ramify.rank.combine import member_width
 from ramify.rank.explanation import Level, explain_path
@@ -213,13 +214,18 @@ class LinearModel(TreeModel, FeatureModel):
     def _tree_features(self, inputs: Inputs, threads: int) -> Mixed:
         return self._transform_features(inputs)
 
-    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        sizes = measure_sizes(inputs, Y, self.features)
-        return sizes.labels + max(sizes.making_features, sizes.features + self.classifier_bytes(sizes))
+    def _training_memory(self, data: TrainingData) -> Memory:
+        sizes = measure_sizes(data.inputs, data.Y, self.features)
+        peak = max(sizes.making_features, sizes.features + self.classifier_bytes(sizes))
+        return Memory(sizes.labels + peak, sizes.labels + sizes.vocabulary + self.kept_bytes(sizes))
 
     @abstractmethod
     def classifier_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
         """Estimated bytes of the training on given features, and on `n_dense` further dense ones."""
+
+    @abstractmethod
+    def kept_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
+        """Estimated bytes of the trained classifiers."""
 
     @property
     def _beam(self) -> Beam:

@@ -11,6 +11,7 @@ if they are in a directory, and assumed otherwise. benchmarks/RESULTS.md compare
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ LANES = 16 * 4
 """Bytes of a weight, or of a dual variable, of the labels that a thread trains at once."""
 STEP = 5 << 20
 """Bytes of a training step: activations of a batch and their gradients."""
+PACKED_WEIGHT = 5
+"""Bytes of a packed weight."""
 DENSE_ENTRY = 60
 """Bytes of an entry of the dense part of label representations while they are made and clustered."""
 PACKED_DENSE_WEIGHT = 20
@@ -47,10 +50,40 @@ FROZEN, FINE_TUNED = 1.5, 4
 """Bytes for each byte of a transformer's weights: those of torch, and of layers in the compiled core; in fine-tuning
 gradients and Adam's moments.
 """
-LINK, PAIR = 19, 28
-"""Bytes of a link between terms of samples and labels, and of a pair of a sample and a label, of bilinear weights."""
+KEPT_TERM = 60
+"""Bytes of a term of a vocabulary that is kept: text, hash table, weight."""
+LINK, PAIR, ASSOCIATION, QUERY = 19, 28, 30, 16
+"""Bytes of a link between terms of samples and labels, of a pair of a sample and a label, of an association that may
+become a link, and of a label term of a sample that is searched for; all of bilinear weights.
+"""
+MATCHING, MATCH, NAME = 143, 80, 300
+"""Bytes of a name found in a text while names are matched, and afterwards; and of a name."""
+BOOSTED_COLUMN, BOOSTED_ROW, BINNED_ROWS = 13, 100, 200_000
+"""Bytes of a value of boosted trees' features (single and double precision, and its bin), and of what else a row has
+(target, weight, prediction, gradients); rows that scikit-learn copies to choose bins.
+"""
 ACTIVATIONS = 64
 """Bytes of the activations that a layer keeps for the backward pass, for each token and dimension."""
+
+
+class Memory(NamedTuple):
+    """Bytes of a training at its largest stage, and bytes of the trained model, both above the input."""
+
+    peak: int
+    kept: int
+
+    @classmethod
+    def in_sequence(cls, trainings: Iterable[Memory]) -> Memory:
+        """Memory of trainings one after the other, whose models are all kept."""
+        peak = kept = 0
+        for training in trainings:
+            peak, kept = max(peak, kept + training.peak), kept + training.kept
+        return cls(peak, kept)
+
+
+def label_bytes(Y: Csr) -> int:
+    """Bytes of Y, its transpose, and the label vocabulary."""
+    return 24 * int(Y.nnz) + 60 * int(Y.shape[1]) + 8 * int(Y.shape[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +96,9 @@ class DataSizes:
     label_entries : (L,) entries of each row of Z (L × d), the sum of the features of a label's samples
     n_entries : entries of X (n × d)
     n_characters : characters of the texts that X is made from; None: X is the input
+    column_counts : entries of the columns of a sample of X
+    n_sampled : rows of that sample
+    n_parts : matrices that X is concatenated from
     """
 
     n_samples: int
@@ -71,6 +107,9 @@ class DataSizes:
     label_counts: AnyArray
     label_entries: AnyArray
     n_characters: int | None
+    column_counts: AnyArray
+    n_sampled: int
+    n_parts: int = 1
 
     @property
     def n_labels(self) -> int:
@@ -83,6 +122,17 @@ class DataSizes:
         return int(24 * self.label_counts.sum() + 60 * self.n_labels + 8 * self.n_samples)
 
     @property
+    def vocabulary(self) -> int:
+        """Bytes of what a model keeps to make features from texts."""
+        return 0 if self.n_characters is None else KEPT_TERM * self.n_features
+
+    def entries_of_rare(self, max_df: float, least: int) -> float:
+        """Entries of X in columns of at most the fraction `max_df` of the samples, or of `least` samples."""
+        most = self.n_sampled * max(max_df, least / max(1, self.n_samples))
+        n = int(self.column_counts.sum())
+        return self.n_entries * float(self.column_counts[self.column_counts <= most].sum()) / max(1, n)
+
+    @property
     def features(self) -> int:
         """Bytes of X and its vocabulary, if they are made from texts."""
         if self.n_characters is None:
@@ -91,15 +141,11 @@ class DataSizes:
 
     @property
     def making_features(self) -> int:
-        """Bytes while X is made from texts: the parts of a concatenation, and the whole."""
-        return 0 if self.n_characters is None else self.making_one_part + ENTRY * self.n_entries
-
-    @property
-    def making_one_part(self) -> int:
-        """Bytes while X is made from texts without a concatenation."""
+        """Bytes while X is made from texts: counts, and the parts of a concatenation beside the whole."""
         if self.n_characters is None:
             return 0
-        return self.features + ENTRY * self.n_entries + int(CHARACTER * self.n_characters)
+        copies = 1 if self.n_parts == 1 else 2
+        return self.features + copies * ENTRY * self.n_entries + int(CHARACTER * self.n_characters)
 
 
 def measure_sizes(inputs: Inputs, Y: Csr, features: Tfidf | Concat) -> DataSizes:
@@ -108,7 +154,7 @@ def measure_sizes(inputs: Inputs, Y: Csr, features: Tfidf | Concat) -> DataSizes
     counts = np.bincount(Y.indices, minlength=n_labels)
     if inputs.kind == "dense":
         d = int(inputs.data.shape[1])
-        return DataSizes(n, d, n * d, counts, np.full(n_labels, d), None)
+        return DataSizes(n, d, n * d, counts, np.full(n_labels, d), None, np.full(d, n), n)
     rows = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
     X: Csr
     if inputs.kind == "sparse":
@@ -125,7 +171,9 @@ def measure_sizes(inputs: Inputs, Y: Csr, features: Tfidf | Concat) -> DataSizes
     growth = n_entries / max(1, n) * len(rows) / max(1, X.nnz)  # of the entries of a row: terms that few rows have
     entries = np.minimum(_label_entries(X, Y[rows], counts) * growth, d)
     n_characters = None if inputs.kind == "sparse" else _n_characters(inputs.data)
-    return DataSizes(n, d, n_entries, counts, entries, n_characters)
+    n_parts = len(features.parts) if isinstance(features, Concat) else 1
+    column_counts = np.bincount(X.indices, minlength=X.shape[1])
+    return DataSizes(n, d, n_entries, counts, entries, n_characters, column_counts, len(rows), n_parts)
 
 
 def _n_characters(documents: list[Any]) -> int:
@@ -158,6 +206,11 @@ def _label_entries(X: Csr, Y: Csr, counts: AnyArray) -> AnyArray:
 def solver_bytes(sizes: DataSizes, n_dense: int, threads: int) -> int:
     """Scratch memory of `fit_ovr`: weights and dual variables of the lanes of each thread."""
     return threads * LANES * (sizes.n_features + n_dense + sizes.n_samples)
+
+
+def boosting_bytes(n_rows: float, n_columns: int) -> int:
+    """Bytes of the features of boosted trees and of their training."""
+    return int(n_rows * (BOOSTED_COLUMN * n_columns + BOOSTED_ROW) + 8 * n_columns * min(n_rows, BINNED_ROWS))
 
 
 def tree_bytes(sizes: DataSizes, *, n_terms: int | None, n_centroids: int) -> int:

@@ -14,7 +14,7 @@ from ramify.base.types import Csr
 from ramify.index.tree import LabelTree
 from ramify.models.level_checkpoints import PartCheckpoints
 from ramify.models.linear import LinearModel
-from ramify.models.memory import ENTRY, DataSizes, solver_bytes
+from ramify.models.memory import ENTRY, PACKED_WEIGHT, DataSizes, solver_bytes
 from ramify.models.training_data import TrainingData
 from ramify.rank.beam import LinearTree, PackedLevel
 from ramify.rank.linear import LinearConfig, check_relevance, fit_ovr
@@ -54,8 +54,16 @@ class OneVsAll(LinearModel):
 
     def classifier_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
         """Estimated bytes of the training: the scratch memory of the solver, and all weights."""
-        weights = ONE_VS_ALL_WEIGHTS * float(sizes.label_entries.sum()) + n_dense * sizes.n_labels
+        weights = self._n_weights(sizes, n_dense)
         return int(solver_bytes(sizes, n_dense, resolve_threads(self.threads)) + 1.5 * ENTRY * weights)
+
+    def kept_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
+        """Estimated bytes of the trained classifiers."""
+        return int(PACKED_WEIGHT * self._n_weights(sizes, n_dense))
+
+    @staticmethod
+    def _n_weights(sizes: DataSizes, n_dense: int) -> float:
+        return ONE_VS_ALL_WEIGHTS * float(sizes.label_entries.sum()) + n_dense * sizes.n_labels
 
     def fit(
         self, X: Any, y: Any, *, relevance: Any = None, sample_weight: Any = None, label_catalogue: Any = None

@@ -8,7 +8,6 @@ from typing import Any
 
 from ramify.base.config import param
 from ramify.base.mixed import Mixed
-from ramify.base.types import Csr
 from ramify.features.concat import Concat
 from ramify.features.defaults import text_features
 from ramify.features.tfidf import Tfidf
@@ -16,7 +15,8 @@ from ramify.io.inputs import Inputs
 from ramify.io.store import Store, StoreWriter
 from ramify.models.encoded import EncodedModel
 from ramify.models.features import load_features
-from ramify.models.memory import DataSizes, measure_sizes
+from ramify.models.memory import DataSizes, Memory, measure_sizes
+from ramify.models.training_data import TrainingData
 from ramify.nn.encoders.samples import Samples
 
 
@@ -42,10 +42,12 @@ class RankedModel(EncodedModel):
         """Return the features of the ranker; None if there is no ranker, or it sees those of the encoder."""
         return self.ranker_features if self._has_ranker and inputs.kind in ("text", "fields") else None
 
-    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        given = self._given_features(inputs)
-        own = 0 if given is None else measure_sizes(inputs, Y, given).features
-        return super()._training_bytes(inputs, Y) + own
+    def _training_memory(self, data: TrainingData) -> Memory:
+        own, given = super()._training_memory(data), self._given_features(data.inputs)
+        if given is None:
+            return own
+        sizes = measure_sizes(data.inputs, data.Y, given)
+        return Memory(own.peak + sizes.features, own.kept + sizes.vocabulary)
 
     def _encoded_bytes(self, sizes: DataSizes) -> int:
         """Add the classifiers of a first stage, and embeddings of all samples."""

@@ -41,7 +41,7 @@ from ramify.labels import representations
 from ramify.models.level_checkpoints import LevelCheckpoints
 from ramify.models.level_times import level_times
 from ramify.models.linear import Beam, LinearModel
-from ramify.models.memory import ENTRY, DataSizes, solver_bytes, tree_bytes
+from ramify.models.memory import ENTRY, PACKED_WEIGHT, DataSizes, solver_bytes, tree_bytes
 from ramify.models.trained_tree import TrainedTreeModel, TreeOptions
 from ramify.models.training_data import TrainingData
 from ramify.rank import negatives as mining
@@ -57,8 +57,8 @@ from ramify.rank.score_transforms import ScoreTransform
 
 LabelRepresentation = Literal["pifa", "pii", "spectral"]
 
-_NODE_WEIGHTS, _LABEL_WEIGHTS, _PACKED_WEIGHT = 1.3, 0.3, 5
-"""Estimates for memory: weights of nodes per entry of X, of labels per entry of Z; bytes of a packed weight."""
+_NODE_WEIGHTS, _LABEL_WEIGHTS = 1.3, 0.3
+"""Estimates for memory: weights of nodes per entry of X, of labels per entry of Z."""
 
 _BALANCED: dict[str, Any] = {
     "method": "balanced-2means",
@@ -190,13 +190,22 @@ class XRLinear(TrainedTreeModel, LinearModel):
         if sizes.n_labels > self.tree.max_leaf_size:
             n_centroids = 2 if self.tree.method == "balanced-2means" else self.tree.branching
             clustering = tree_bytes(sizes, n_terms=self.tree.n_terms, n_centroids=n_centroids)
-        n_weights = _NODE_WEIGHTS * sizes.n_entries + _LABEL_WEIGHTS * float(sizes.label_entries.sum())
-        n_weights += n_dense * sizes.n_labels
+        n_weights = self._n_weights(sizes, n_dense)
         n_clusters = max(1, sizes.n_labels // self.tree.max_leaf_size)
         negatives = 3 * ENTRY * sizes.n_samples * min(self.beam_size, n_clusters)
         solver = solver_bytes(sizes, n_dense, resolve_threads(self.threads))
-        kept = (self.n_trees - 1) * _PACKED_WEIGHT * n_weights
+        kept = (self.n_trees - 1) * PACKED_WEIGHT * n_weights
         return int(kept + max(clustering, negatives + solver + 1.5 * ENTRY * n_weights))
+
+    def kept_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
+        """Estimated bytes of the trees."""
+        return int(self.n_trees * PACKED_WEIGHT * self._n_weights(sizes, n_dense))
+
+    @staticmethod
+    def _n_weights(sizes: DataSizes, n_dense: int) -> float:
+        """Estimated weights of a tree."""
+        of_labels = _LABEL_WEIGHTS * float(sizes.label_entries.sum())
+        return _NODE_WEIGHTS * sizes.n_entries + of_labels + n_dense * sizes.n_labels
 
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
         self.trees_ = self.fit_trees(self._fit_features(data.inputs), data.Y, data.labels, options or TreeOptions())

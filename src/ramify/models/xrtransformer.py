@@ -204,6 +204,9 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
         fine_tuning = 0 if self._is_frozen else super()._encoded_bytes(sizes)
         return max(fine_tuning, embeddings + ranking)
 
+    def _kept_bytes(self, sizes: DataSizes) -> int:
+        return super()._kept_bytes(sizes) + self.ranker.kept_bytes(sizes, self._embedding_dim)
+
     def _ranker_features(self, samples: Samples, threads: int) -> Mixed:
         """Features of the ranker: TF-IDF, then the embedding."""
         if self.bag_ is not None:

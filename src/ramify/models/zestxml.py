@@ -38,9 +38,9 @@ from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import check_state
 from ramify.models.features import FeatureModel
-from ramify.models.memory import LINK, PAIR, measure_sizes
+from ramify.models.memory import ASSOCIATION, ENTRY, LINK, PAIR, QUERY, Memory, measure_sizes
 from ramify.models.training_data import TrainingData
-from ramify.rank.bilinear import Bilinear, BilinearConfig, fit_bilinear
+from ramify.rank.bilinear import BLOCK, ROWS, Bilinear, BilinearConfig, fit_bilinear
 from ramify.rank.evidence import Evidence
 from ramify.rank.explanation import Level
 from ramify.rank.filters import LabelFilter
@@ -99,11 +99,30 @@ class ZestXML(FeatureModel):
     )
     bilinear: BilinearConfig = param(factory=BilinearConfig, doc="weights between terms and their training")
 
-    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        sizes, config = measure_sizes(inputs, Y, self.features), self.bilinear
-        links = 2 * config.n_links * (sizes.n_features + sizes.n_labels)
-        pairs = min(config.max_rows, len(inputs)) * (config.n_shortlist + 10)
-        return sizes.labels + max(sizes.making_one_part, sizes.features + LINK * links + PAIR * pairs)
+    def _training_memory(self, data: TrainingData) -> Memory:
+        """Stages: features; associations of terms, in blocks; links, pairs and searches, in blocks."""
+        inputs, config = data.inputs, self.bilinear
+        sizes, n = measure_sizes(inputs, data.Y, self.features), len(inputs)
+        n_linked = sizes.entries_of_rare(1 if inputs.kind == "dense" else self.max_df, MIN_DROPPED)
+        n_label_terms = 1.0  # of a label: its own, and those of its text
+        if inputs.kind in ("text", "fields"):
+            n_label_terms += (
+                sum(len(text.split()) for text in label_texts(data.labels, data.catalogue)) / sizes.n_labels
+            )
+        # A term has no more links than there are terms of labels of its samples.
+        per_sample = n_label_terms * data.Y.nnz / n
+        of_terms = np.minimum(config.n_links, per_sample * sizes.column_counts).mean() * sizes.n_features
+        of_labels = n_label_terms * np.minimum(config.n_links, sizes.label_entries).sum()
+        n_links = float(of_terms + of_labels) if config.n_links else 0.0
+        # The own terms of labels are columns beside each other; those of their texts are spread over many blocks.
+        block = min(1.0, BLOCK / sizes.n_labels) * sizes.label_entries.sum() * n_linked / max(1, sizes.n_entries)
+        n_queries = min(ROWS, n) * min(config.n_links * n_linked / n, n_label_terms * sizes.n_labels)
+        pairs = PAIR * min(config.max_rows, n) * (config.n_shortlist + data.Y.nnz / n)
+        linking = 3 * ENTRY * n_linked + LINK * n_links + ASSOCIATION * block if config.n_links else 0.0
+        searching = ENTRY * (sizes.n_entries + n_linked) + LINK * n_links + QUERY * n_queries + pairs
+        peak = max(sizes.making_features, sizes.features + int(max(linking, searching)))
+        kept = sizes.vocabulary + int(ENTRY * (n_links + sizes.n_features + 8 * n_label_terms * sizes.n_labels))
+        return Memory(sizes.labels + peak, sizes.labels + kept)
 
     # ---- training ----
 

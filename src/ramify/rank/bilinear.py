@@ -19,8 +19,8 @@ from ramify.index.postings import Postings
 
 BLOCK = 8192
 """Terms whose associations are in memory at a time."""
-ROWS = 4096
-"""Samples that are searched for at a time."""
+ROWS = 1024
+"""Samples that are searched for at a time: their terms of labels are the largest matrices of the training."""
 SMOOTHING = 1.0
 """Added to the frequency of a term: two terms that occur once, together, say little."""
 

@@ -32,11 +32,12 @@ from ramify.io.inputs import Inputs, take_rows
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import Model
 from ramify.models.hybrid.pairs import OWN, Pairs, feature_names, make_pairs, raise_some
-from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
+from ramify.models.hybrid.stacking import KEPT, NEAR, OutOfFold, default_folds, fold_rows, hide_labels
 from ramify.models.knn import KNN
 from ramify.models.label_matcher import LabelMatcher
 from ramify.models.member_checkpoints import MemberCheckpoints
 from ramify.models.members import describe_members, load_members, members_of, save_members
+from ramify.models.memory import Memory, boosting_bytes
 from ramify.models.training_data import TrainingData
 from ramify.models.xrlinear import XRLinear
 from ramify.models.zestxml import ZestXML
@@ -51,6 +52,8 @@ BLOCK = 2048
 """Rows whose pairs are in memory at a time."""
 TREES, OPEN_TREES = 150, 300
 """Trees of the ranker of labels seen in training, and of all labels, whose five members say more."""
+DISTINCT = 0.6
+"""Candidates of a sample, of those that all members find, for the estimate of memory: members find the same ones."""
 SPELLING_ROWS = 2000
 """Training rows of the member that compares spelling: it learns two numbers."""
 
@@ -104,10 +107,20 @@ class Hybrid(Model):
 
     # ---- training ----
 
-    def _training_bytes(self, inputs: Inputs, Y: Csr) -> int:
-        members = self.members or self._default_members(inputs, has_names=True)
-        pairs = 4 * 40 * len(members) * self.n_candidates * min(self.max_rows, len(inputs))
-        return sum(model._training_bytes(inputs, Y) for model in members) + pairs
+    def _training_memory(self, data: TrainingData) -> Memory:
+        """Members of a fold beside the pairs of others, then all pairs and the ranker, then members on all rows."""
+        members = self.members or self._default_members(data.inputs, data.catalogue is not None)
+        training = Memory.in_sequence(model._training_memory(data) for model in members)
+        width = len(_feature_names(members))
+        n, n_found = len(data.inputs), DISTINCT * len(members) * self.n_candidates
+        n_near = min(n_found, DISTINCT * len(members) * NEAR)
+        n_folds = self.n_folds or default_folds(n, self.max_rows)
+        fraction = max(0.5, 1 - self.max_rows / n) if n_folds == 1 else 1 - 1 / n_folds
+        n_rows = min(self.max_rows, n / 2 if n_folds == 1 else n)
+        pairs = (4 * width + 10) * n_found * n_rows
+        ranker = boosting_bytes(n_rows * (n_near + KEPT * (n_found - n_near)), width)
+        in_folds = fraction * training.peak + (1 - 1 / n_folds) * pairs
+        return Memory(int(max(training.peak, in_folds, pairs + ranker)), training.kept)
 
     def _default_members(self, inputs: Inputs, has_names: bool) -> tuple[Model, ...]:
         common: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "verbose": self.verbose}
@@ -140,26 +153,11 @@ class Hybrid(Model):
                 if is_open:
                     Y = hide_labels(Y, self.hidden, self.seed + i)
                 models = self._fit_members(members, data, rows, Y, names, checkpoints, f"fold {i + 1}")
-                counts = np.bincount(Y.indices, minlength=Y.shape[1])
-                weights = None if data.sample_weight is None else data.sample_weight[held]
-                held_inputs = take_rows(data.inputs, held)
-                for start in range(0, len(held), BLOCK):
-                    part = np.arange(start, min(start + BLOCK, len(held)))
-                    found = [model._evidence(take_rows(held_inputs, part), self.n_candidates) for model in models]
-                    pairs = make_pairs(found, len(part), Y.shape[1], counts)
-                    if not is_open:  # such a label is no candidate of the final members
-                        pairs = pairs.take(counts[pairs.ids] > 0)
-                    out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
+                self._predict_fold(models, data, held, Y, out_of_fold)
+                del models  # the next ones need the memory
                 advance(1)
-            features, targets, weights = out_of_fold.training_set(self.seed)
-            n_trees = self.n_trees or (OPEN_TREES if is_open else TREES)
-            with progress(f"ranker of {len(targets):,} candidates", None, self.verbose):
-                self.trees_ = fit_boosted(
-                    features, targets, n_trees=n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
-                    sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
-                )  # fmt: skip
+            self.trees_, self.summary_ = self._fit_ranker(out_of_fold), out_of_fold.summary()
             advance(1)
-            self.summary_ = out_of_fold.summary()
             self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
             rows = np.arange(len(data.inputs))
             self.members_ = self._fit_members(members, data, rows, data.Y, names, checkpoints, "all")
@@ -168,6 +166,30 @@ class Hybrid(Model):
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
             model.catalogue_ = None
         self.feature_names_ = _feature_names(self.members_)
+
+    def _predict_fold(
+        self, models: Sequence[Model], data: TrainingData, held: LongArray, Y: Csr, out_of_fold: OutOfFold
+    ) -> None:
+        """Add the pairs of the rows `held`, given members that were trained on other rows, with labels Y."""
+        counts = np.bincount(Y.indices, minlength=Y.shape[1])
+        weights = None if data.sample_weight is None else data.sample_weight[held]
+        held_inputs = take_rows(data.inputs, held)
+        for start in range(0, len(held), BLOCK):
+            part = np.arange(start, min(start + BLOCK, len(held)))
+            found = [model._evidence(take_rows(held_inputs, part), self.n_candidates) for model in models]
+            pairs = make_pairs(found, len(part), Y.shape[1], counts)
+            if self.labels == "seen":  # a label without a sample is no candidate of the final members
+                pairs = pairs.take(counts[pairs.ids] > 0)
+            out_of_fold.add(pairs, found, data.Y[held[part]], None if weights is None else weights[part])
+
+    def _fit_ranker(self, out_of_fold: OutOfFold) -> BoostedTrees | None:
+        features, targets, weights = out_of_fold.training_set(self.seed)
+        n_trees = self.n_trees or (OPEN_TREES if self.labels == "catalogue" else TREES)
+        with progress(f"ranker of {len(targets):,} candidates", None, self.verbose):
+            return fit_boosted(
+                features, targets, n_trees=n_trees, n_leaves=self.n_leaves, learning_rate=self.learning_rate,
+                sample_weight=weights, seed=self.seed, threads=resolve_threads(self.threads),
+            )  # fmt: skip
 
     @staticmethod
     def _fit_members(

@@ -21,6 +21,11 @@ RARE = 3
 """Labels with at most so many samples, or as many as half of the labels have, are rare."""
 
 
+def default_folds(n: int, max_rows: int) -> int:
+    """Return the number of folds: one where a tenth of the n rows is enough to learn from."""
+    return 1 if n >= 10 * max_rows else 3
+
+
 def fold_rows(Y: Csr, n_folds: int | None, max_rows: int, seed: int) -> list[tuple[LongArray, LongArray]]:
     """Rows to train on and rows to predict, of each fold; all sorted.
 
@@ -29,7 +34,7 @@ def fold_rows(Y: Csr, n_folds: int | None, max_rows: int, seed: int) -> list[tup
     """
     n = Y.shape[0]
     order = np.random.default_rng(seed).permutation(np.flatnonzero(np.diff(Y.indptr)))
-    n_folds = n_folds or (1 if n >= 10 * max_rows else 3)
+    n_folds = n_folds or default_folds(n, max_rows)
     if len(order) < 2 * max(2, n_folds):
         return []
     parts = [order[: min(max_rows, len(order) // 2)]] if n_folds == 1 else np.array_split(order, n_folds)
@@ -95,7 +100,10 @@ class OutOfFold:
         self._n_true += Y.nnz
 
     def training_set(self, seed: int) -> tuple[FloatArray, AnyArray, AnyArray]:
-        """Features, targets and weights of the pairs to learn from: of the wrong ones that none ranks high, some."""
+        """Features, targets and weights of the pairs to learn from: of the wrong ones that none ranks high, some.
+
+        The features of the others are dropped: it can be called once.
+        """
         if not self._columns:
             return np.empty((0, 1), np.float32), np.empty(0, bool), np.empty(0)
         targets, near = np.concatenate(self._targets), np.concatenate(self._near)
@@ -104,6 +112,7 @@ class OutOfFold:
         weights = np.concatenate(self._weights) * np.where(sure, 1.0, 1 / KEPT)
         ends = np.cumsum([len(part) for part in self._targets])[:-1]
         columns = [part[:, chosen] for part, chosen in zip(self._columns, np.split(keep, ends), strict=True)]
+        self._columns.clear()
         return np.concatenate(columns, axis=1).T, targets[keep], weights[keep]
 
     def summary(self) -> list[dict[str, str | float]]:
