@@ -27,7 +27,7 @@ from ramify.models.features import load_features
 from ramify.models.xrlinear import XRLinear
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel, constant_terms
-from ramify.rank.linear import drop_small_weights, fit_ovr
+from ramify.rank.linear import fit_ovr
 from ramify.rank.score_transforms import ScoreTransform
 
 KEPT, MINING = "kept", "mining"
@@ -129,7 +129,7 @@ def fit_group(job: Job) -> dict[str, Any]:
         cut=native.linear.Cut(first, int(children[-1]), n, job.params["is_wide"], begin - first, end - first),
     )[begin - first : end - first]
     job.writer.array("bias", constant_terms(W, model.linear.bias, extra[begin - first : end - first]))
-    kept = W if are_labels else drop_small_weights(W, d, model.linear.thresholds(np.zeros(W.shape[0])))
+    kept = W if are_labels else model.prune_node_weights(W, d)
     job.write_rows("W", W.T.tocsr()[:d])
     return {"magnitudes": {kind: _magnitudes(part, d) for kind, part in ((KEPT, kept), (MINING, W))},
             "n_weights": int(W.nnz)}  # fmt: skip
@@ -164,8 +164,7 @@ def pack(job: Job) -> dict[str, Any]:
     W = by_feature.T.tocsr()
     parts = {KEPT: W}
     if level < tree.depth - 1:
-        thresholds = model.linear.thresholds(np.zeros(n_nodes))
-        parts = {KEPT: drop_small_weights(W, end - begin, thresholds), MINING: W}
+        parts = {KEPT: model.prune_node_weights(W, end - begin), MINING: W}
     for kind, part in parts.items():
         smallest, largest = job.params["magnitudes"][kind]
         starts, blocks, codebook = native.linear.pack_weights(
