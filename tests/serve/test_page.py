@@ -57,7 +57,7 @@ def rows(page):
     return page.eval_on_selector_all(
         "#labels li",
         "items => items.map(item => [JSON.parse(item.dataset.key), item.querySelector('.name bdi').textContent,"
-        " item.querySelector('.score').firstChild.textContent])",
+        " item.querySelector('.score').title])",
     )
 
 
