@@ -121,7 +121,7 @@ def _table(rows: Table, caption: str = "", words: Sequence[int] = (), *, is_clos
 
 
 def _each(models: Sequence[ModelReport], render: Callable[[ModelReport], str], *, is_wide: bool = False) -> str:
-    """What `render` makes of each model, in columns unless it is wide; with the names of the models, if there are two."""
+    """What `render` makes of each model, in columns unless it is wide; with their names, if there are two."""
     parts = [render(model) for model in models]
     if not any(parts):
         return ""
