@@ -7,6 +7,8 @@ import { closeExplanation, explain } from "./explain.js";
 import { emit, input, on, state } from "./state.js";
 
 const RULES = [["", "the k best"], ["default", "that of the model"], ["maximize-f1", "maximize F1"], ["expected-count", "expected number"], ["top-k=5", "top 5"], ["threshold=0.5", "from 0.5 on"]];
+const BUSY = [0, 429, 503]; // statuses after which the same request may succeed; 0: no answer
+let retry;
 let shown = [];
 let before = new Map(); // scores of the whole text, while words are left out
 let areProbabilities = false;
@@ -51,11 +53,14 @@ const ask = latest(async (signal) => {
 });
 
 export async function refresh() {
+  clearTimeout(retry);
   let result;
   try {
     result = await ask();
   } catch (error) {
     trouble(error);
+    if (!shown.length) $("empty").textContent = "Labels appear here as soon as the service answers.";
+    if (BUSY.includes(error.status)) retry = setTimeout(refresh, 2000);
     return;
   }
   if (!result) return;
