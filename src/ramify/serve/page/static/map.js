@@ -45,7 +45,7 @@ function draw() {
   const more = node.n_more ? `; ${count(node.n_more)} smaller ones are not shown` : "";
   $("map-note").textContent = node.children
     ? `${plural(node.n_labels, "label")} in ${plural(node.children.length + node.n_more, "cluster")}${more}. Click a cluster to go into it.`
-    : `${plural(node.n_labels, "label")} of this cluster, the most frequent first${more}.`;
+    : `${plural(node.n_labels, "label")} of this cluster, ${node.labels.some((entry) => entry.score !== null) ? "those that it stands for most" : "the most frequent"} first${more}.`;
   $("map").hidden = !node.children;
   $("cluster").hidden = Boolean(node.children);
   $("map-legend").hidden = !node.children;
