@@ -15,7 +15,7 @@ from scipy import sparse
 
 from ramify import native
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import indptr_from_counts
+from ramify.base.sparse import indptr_from_counts, pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.distributed.data_tasks import take_rows
@@ -27,7 +27,7 @@ from ramify.models.features import load_features
 from ramify.models.xrlinear import XRLinear
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel, constant_terms
-from ramify.rank.linear import drop_small_weights, fit_ovr
+from ramify.rank.linear import drop_small_weights, fit_ovr, normalize_relevance
 from ramify.rank.score_transforms import ScoreTransform
 
 KEPT, MINING = "kept", "mining"
@@ -47,12 +47,18 @@ def transforms(model: XRLinear, depth: int) -> list[ScoreTransform]:
 
 
 def mine(job: Job) -> dict[str, Any]:
-    """Nodes of a level that the samples of a block belong to, and the clusters that take them as negatives."""
+    """Nodes of a level that the samples of a block belong to, and the clusters that take them as negatives.
+
+    If labels have weights, the nodes have the relevance of the samples.
+    """
     model, level = XRLinear.from_dict(job.params["model"]), job.params["level"]
-    Y = job.inputs["labels"][0].csr("Y")
-    tree = load_tree(job.inputs["tree"][0], Y.shape[1])
-    nodes = tree.project(Y)
-    job.write_rows("Y", nodes[level].T.tocsr())
+    weighted = job.inputs["labels"][0].csr("Y")
+    tree = load_tree(job.inputs["tree"][0], weighted.shape[1])
+    nodes = tree.project(pattern(weighted))
+    positives = nodes[level]
+    if job.params["is_graded"]:
+        positives = normalize_relevance(tree.project(weighted)[level], model.relevance_norm)
+    job.write_rows("Y", positives.T.tocsr())
     if level == 0:
         return {"has_pool": False}
     X = Mixed.of(job.inputs["X"][0].csr("X"))
@@ -117,12 +123,13 @@ def fit_group(job: Job) -> dict[str, Any]:
     if any(shard.result["has_pool"] for shard in mined):
         pool = _columns(mined, "pool", first_cluster, last_cluster, n)
     _, (Y_all, pool_all) = _compact(Y, pool)
-    extra = mining.extra_margins(Y_all, pool_all, clusters, are_labels=are_labels, n_rows=n)
+    extra = mining.extra_margins(pattern(Y_all), pool_all, clusters, are_labels=are_labels, n_rows=n)
     rows, (Y, M) = _compact(Y, M)
     W = fit_ovr(
         take_rows(job.inputs["X"], job.params["first_rows"], rows, d),
-        Y,
+        pattern(Y),
         M,
+        relevance=Y if job.params["is_graded"] else None,
         clusters=clusters,
         config=model.linear if are_labels else model.node_linear(),
         seed=job.params["seed"],

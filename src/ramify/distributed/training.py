@@ -92,9 +92,6 @@ def _check(model: XRLinear, options: dict[str, Any]) -> None:
     for tfidf in feature_parts(model.features):
         if tfidf.preprocessor is not None or tfidf.tokenizer is not None:
             raise ValueError("functions of Tfidf cannot be sent to other processes; apply them to the files before")
-    kinds = model.label_representation
-    if "spectral" in ((kinds,) if isinstance(kinds, str) else kinds):
-        raise ValueError("label_representation='spectral' needs all labels at once; train with fit")
 
 
 class _Data(NamedTuple):
@@ -105,6 +102,7 @@ class _Data(NamedTuple):
     n_labels: int
     n_features: int
     n_entries: int
+    is_graded: bool
     blocks: list[Block]
     labels: Task
     Y: list[Task]
@@ -178,7 +176,8 @@ class _Training:
             n_features = self._run.result(features)["n_features"]
         n_entries = sum(self._run.result(task)["n_entries"] for task in X)
         n_labels = self._run.result(labels)["n_labels"]
-        return _Data(kind, n, n_labels, n_features, n_entries, blocks, labels, Y, X, features)
+        is_graded = any(result["is_graded"] for result in found)
+        return _Data(kind, n, n_labels, n_features, n_entries, is_graded, blocks, labels, Y, X, features)
 
     def _map_blocks(
         self, title: str, function: str, blocks: list[Block], params: dict[str, Any], of_blocks: dict[str, list[Task]],
@@ -228,18 +227,14 @@ class _Training:
         params = {"tree": config.to_dict(), "seed": seed, "n_labels": data.n_labels}
         if data.n_labels <= config.max_leaf_size:
             return self._one("building the tree", "tree_tasks:build_whole", params, {})
-        kinds = self._model.label_representation
-        kind = kinds if isinstance(kinds, str) else kinds[index % len(kinds)]
-        n_tasks = max(1, min(self._n_tasks, data.n_labels // LABELS_PER_TASK))
+        kind, n_tasks = self._model.representation_of(index), self._n_label_tasks(data)
         bounds = [data.n_labels * i // n_tasks for i in range(n_tasks + 1)]
-        represented = {"n": data.n, "n_features": data.n_features, "first_rows": data.first_rows, "kind": kind,
-                       "n_terms": config.n_terms}  # fmt: skip
-        Z = self._run.run("representing labels", [
-            Task(f"representing labels {a} to {b}", "tree_tasks:represent", {**represented, "begin": a, "end": b},
-                 {"labels": data.Y, "X": data.X}, cost=b - a,
-                 memory=data.bytes_of(min(data.n, 4 * data.n * (b - a) // data.n_labels)))
-            for a, b in itertools.pairwise(bounds)
-        ])  # fmt: skip
+        if kind == "spectral":
+            bounds = [0, data.n_labels]
+            graph = {"seed": seed, "n_terms": config.n_terms}
+            Z = [self._one("representing labels", "tree_tasks:represent_graph", graph, {"labels": data.Y})]
+        else:
+            Z = self._represent(data, kind, bounds)
         if config.method != "kmeans":
             return self._one("building the tree", "tree_tasks:build_whole", params, {"Z": Z})
         nodes = self._one("starting the tree", "tree_tasks:start", {"n_labels": data.n_labels}, {})
@@ -255,12 +250,26 @@ class _Training:
             nodes = self._one("joining nodes", "tree_tasks:join_nodes", joined, {"above": [nodes], "parts": parts})
         return nodes
 
+    def _n_label_tasks(self, data: _Data) -> int:
+        return max(1, min(self._n_tasks, data.n_labels // LABELS_PER_TASK))
+
+    def _represent(self, data: _Data, kind: str, bounds: list[int]) -> list[Task]:
+        """Z by ranges of labels."""
+        params = {"n": data.n, "n_features": data.n_features, "first_rows": data.first_rows, "kind": kind,
+                  "n_terms": self._model.tree.n_terms}  # fmt: skip
+        return self._run.run("representing labels", [
+            Task(f"representing labels {a} to {b}", "tree_tasks:represent", {**params, "begin": a, "end": b},
+                 {"labels": data.Y, "X": data.X}, cost=b - a,
+                 memory=data.bytes_of(min(data.n, 4 * data.n * (b - a) // data.n_labels)))
+            for a, b in itertools.pairwise(bounds)
+        ])  # fmt: skip
+
     # ---- classifiers ----
 
     def _fit_level(self, data: _Data, tree: Task, above: list[Task], level: int, index: int) -> Task:
         name = f"level {level + 1}" if self._model.n_trees == 1 else f"tree {index + 1}, level {level + 1}"
         widths = self._run.result(tree)["widths"]
-        common = {"model": self._settings, "level": level, "n_labels": data.n_labels}
+        common = {"model": self._settings, "level": level, "n_labels": data.n_labels, "is_graded": data.is_graded}
         seed = self._model.seed + index
         mined = self._run.run(f"finding negatives, {name}", [
             Task(f"negatives of rows {b.first}, {name}", "level_tasks:mine",
