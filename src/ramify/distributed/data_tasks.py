@@ -157,6 +157,19 @@ def make_blocks(sizes: Sequence[int], rows_per_block: int) -> list[Block]:
     return blocks
 
 
+def group_blocks(blocks: Sequence[Block], n_rows: int) -> list[list[int]]:
+    """Indices of blocks that follow each other, grouped so that a group of several has at most so many rows."""
+    groups: list[list[int]] = []
+    size = n_rows
+    for i, block in enumerate(blocks):
+        size += block.end - block.begin
+        if size > n_rows:
+            groups.append([])
+            size = block.end - block.begin
+        groups[-1].append(i)
+    return groups
+
+
 def documents(shard: Shard, begin: int, end: int, names: Sequence[str] | None, step: int = 1) -> list[Any]:
     """Texts of some rows of a file, one of `step`; with the names of all text fields, dicts of them."""
     columns: list[str] = shard.result["columns"] or [""]

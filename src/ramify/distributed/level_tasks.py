@@ -20,7 +20,7 @@ from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.distributed.data_tasks import take_rows
 from ramify.distributed.task import Job, Shard
-from ramify.distributed.tree_tasks import compact_columns, load_tree, side_by_side
+from ramify.distributed.tree_tasks import below_each_other, compact_columns, load_tree, side_by_side
 from ramify.io.labels import LabelVocabulary
 from ramify.metrics.propensity import LabelCounts
 from ramify.models.features import load_features
@@ -47,12 +47,12 @@ def transforms(model: XRLinear, depth: int) -> list[ScoreTransform]:
 
 
 def mine(job: Job) -> dict[str, Any]:
-    """Nodes of a level that the samples of a block belong to, and the clusters that take them as negatives.
+    """Nodes of a level that the samples of some blocks belong to, and the clusters that take them as negatives.
 
     If labels have weights, the nodes have the relevance of the samples.
     """
     model, level = XRLinear.from_dict(job.params["model"]), job.params["level"]
-    weighted = job.inputs["labels"][0].csr("Y")
+    weighted = below_each_other([shard.csr("Y") for shard in job.inputs["labels"]])
     tree = load_tree(job.inputs["tree"][0], weighted.shape[1])
     nodes = tree.project(pattern(weighted))
     positives = nodes[level]
@@ -61,7 +61,7 @@ def mine(job: Job) -> dict[str, Any]:
     job.write_rows("Y", positives.T.tocsr())
     if level == 0:
         return {"has_pool": False}
-    X = Mixed.of(job.inputs["X"][0].csr("X"))
+    X = Mixed.of(below_each_other([shard.csr("X") for shard in job.inputs["X"]]))
     above = [_level(shard, MINING) for shard in job.inputs["levels"]]
     matcher = LinearTree(tree, above, transforms(model, tree.depth)[:level], X.shape[1])
     seed, first = job.params["seed"], job.params["first"]
@@ -136,10 +136,12 @@ def fit_group(job: Job) -> dict[str, Any]:
         cut=native.linear.Cut(first, int(children[-1]), n, job.params["is_wide"], begin - first, end - first),
     )[begin - first : end - first]
     job.writer.array("bias", constant_terms(W, model.linear.bias, extra[begin - first : end - first]))
-    kept = W if are_labels else drop_small_weights(W, d, model.linear.thresholds(np.zeros(W.shape[0])))
     job.write_rows("W", W.T.tocsr()[:d])
-    return {"magnitudes": {kind: _magnitudes(part, d) for kind, part in ((KEPT, kept), (MINING, W))},
-            "n_weights": int(W.nnz)}  # fmt: skip
+    magnitudes = dict.fromkeys((KEPT, MINING), _magnitudes(W, d))
+    if not are_labels:
+        thresholds = model.linear.thresholds(np.zeros(W.shape[0]))
+        magnitudes[KEPT] = _magnitudes(drop_small_weights(W, d, thresholds), d)
+    return {"magnitudes": magnitudes, "n_weights": int(W.nnz)}
 
 
 def _compact(Y: Csr, M: Csr | None) -> tuple[LongArray | None, tuple[Csr, Csr | None]]:

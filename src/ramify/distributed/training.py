@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ramify.base.errors import DataError
 from ramify.base.progress import progress
-from ramify.distributed.data_tasks import Block, make_blocks
+from ramify.distributed.data_tasks import Block, group_blocks, make_blocks
 from ramify.distributed.engines import Engine, make_engine
 from ramify.distributed.feature_tasks import features_from, is_chosen_by_texts
 from ramify.distributed.files import OVERHEAD, check_read_options, find_files, read_files
@@ -26,8 +26,9 @@ MERGED = 16
 """Blocks whose terms one task merges."""
 LABELS_PER_TASK = 4_000
 """Labels that a task represents or clusters at least: starting one takes as long as the work on a few hundred."""
-WORK_PER_TASK = 3_000_000
-"""The same for training, in pairs of a sample and a label: every task copies the features of its samples."""
+WORK_PER_TASK = 6_000_000
+"""The same for training, in pairs of a sample and a label: every task copies the features of its samples, and writes
+its weights by feature."""
 FEATURES_PER_TASK = 50_000
 """Features whose weights a task packs at least: it opens the weights of all tasks of the level."""
 
@@ -75,7 +76,7 @@ def fit_files(
     try:
         run = Run(directory, chosen, model.verbose)
         with progress(f"training {model.kind}", None, model.verbose):
-            joined = _Training(run, model, n_tasks).train(paths, options, rows_per_block)
+            joined = _Training(run, model, n_tasks, rows_per_block).train(paths, options)
     finally:
         if isinstance(engine, str):
             chosen.close()
@@ -121,14 +122,14 @@ class _Data(NamedTuple):
 class _Training:
     """The stages of a training."""
 
-    def __init__(self, run: Run, model: XRLinear, n_tasks: int) -> None:
-        self._run, self._model, self._n_tasks = run, model, n_tasks
+    def __init__(self, run: Run, model: XRLinear, n_tasks: int, rows_per_block: int) -> None:
+        self._run, self._model, self._n_tasks, self._rows_per_block = run, model, n_tasks, rows_per_block
         irrelevant = ("threads", "verbose", "checkpoint_dir", "threshold", "features")
         self._settings = {name: value for name, value in model.to_dict().items() if name not in irrelevant}
 
-    def train(self, paths: list[str], options: dict[str, Any], rows_per_block: int) -> Task:
+    def train(self, paths: list[str], options: dict[str, Any]) -> Task:
         """Run all stages; returns the task whose shard is the model."""
-        data = self._read(paths, options, rows_per_block)
+        data = self._read(paths, options)
         trees: list[Task] = []
         levels: list[Task] = []
         for index in range(self._model.n_trees):
@@ -148,14 +149,14 @@ class _Training:
 
     # ---- data ----
 
-    def _read(self, paths: list[str], options: dict[str, Any], rows_per_block: int) -> _Data:
+    def _read(self, paths: list[str], options: dict[str, Any]) -> _Data:
         files = read_files(self._run, paths, {"options": options})
         found = [self._run.result(file) for file in files]
         kinds = {result["kind"] for result in found}
         if "sparse" in kinds and len(kinds) > 1:
             raise DataError("some of the files have texts, others features")
         n = sum(result["n"] for result in found)
-        blocks = make_blocks([result["n"] for result in found], rows_per_block)
+        blocks = make_blocks([result["n"] for result in found], self._rows_per_block)
         labels = self._one("merging labels", "data_tasks:merge_labels", {}, {"files": files})
         Y = self._run.run("encoding labels", [
             Task(f"encoding labels of rows {b.first}", "data_tasks:encode_labels",
@@ -272,10 +273,12 @@ class _Training:
         common = {"model": self._settings, "level": level, "n_labels": data.n_labels, "is_graded": data.is_graded}
         seed = self._model.seed + index
         mined = self._run.run(f"finding negatives, {name}", [
-            Task(f"negatives of rows {b.first}, {name}", "level_tasks:mine",
-                 {**common, "seed": seed, "first": b.first}, {"labels": [Y], "tree": [tree], "X": [X], "levels": above},
-                 cost=b.end - b.begin)
-            for b, Y, X in zip(data.blocks, data.Y, data.X, strict=True)
+            Task(f"negatives of rows {data.blocks[blocks[0]].first}, {name}", "level_tasks:mine",
+                 {**common, "seed": seed, "first": data.blocks[blocks[0]].first},
+                 {"labels": [data.Y[i] for i in blocks], "tree": [tree], "X": [data.X[i] for i in blocks],
+                  "levels": above},
+                 cost=sum(data.blocks[i].end - data.blocks[i].begin for i in blocks))
+            for blocks in group_blocks(data.blocks, self._rows_per_block)
         ])  # fmt: skip
         sizes = {"level": level, "n_labels": data.n_labels, "n": data.n, "n_tasks": self._n_tasks,
                  "min_work": WORK_PER_TASK}  # fmt: skip

@@ -38,7 +38,7 @@ def represent(job: Job) -> dict[str, Any]:
 
 def represent_graph(job: Job) -> dict[str, Any]:
     """Z of all labels, from the graph of samples and labels: needs the labels of all samples, but no features."""
-    Y = pattern(sparse.vstack([shard.csr("Y") for shard in job.inputs["labels"]], format="csr"))
+    Y = pattern(below_each_other([shard.csr("Y") for shard in job.inputs["labels"]]))
     Z = as_csr(sparse.csr_matrix(spectral(Y, seed=job.params["seed"])), "Z")
     job.write_csr("Z", _largest(Z, job.params["n_terms"]))
     return {}
@@ -55,6 +55,11 @@ def side_by_side(parts: list[Csr], n: int) -> Csr:
     assert joined.shape[1] == n
     joined.sort_indices()
     return joined
+
+
+def below_each_other(parts: list[Csr]) -> Csr:
+    """Rows of all blocks as one matrix."""
+    return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
 
 
 def compact_columns(matrix: Csr) -> tuple[LongArray, Csr]:
@@ -89,7 +94,7 @@ def build_whole(job: Job) -> dict[str, Any]:
 
 
 def _stack(shards: list[Shard]) -> Csr:
-    return as_csr(sparse.vstack([shard.csr("Z") for shard in shards], format="csr"), "Z")
+    return as_csr(below_each_other([shard.csr("Z") for shard in shards]), "Z")
 
 
 def _write_tree(job: Job, tree: LabelTree) -> dict[str, Any]:
