@@ -354,15 +354,17 @@ class XRLinear(TrainedTreeModel, LinearModel):
         sampled = mining.sampled_matcher(proposed, n_above, kept, fraction, seed, first_row)
         return mining.with_weights(mining.union(*certain), sampled) if certain else sampled, pool
 
+    def representation_of(self, index: int) -> str:
+        """Return the label representation of a tree."""
+        kinds = self.label_representation
+        return kinds if isinstance(kinds, str) else kinds[index % len(kinds)]
+
     def _represent_labels(self, X: Mixed, Y: Csr, label_features: Any, index: int) -> Csr | FloatArray:
-        kinds = (
-            (self.label_representation,) if isinstance(self.label_representation, str) else self.label_representation
-        )
-        kind = kinds[index % len(kinds)]
+        kind = self.representation_of(index)
         if kind == "pii":
             return representations.pii(Y)
         if kind == "spectral":
-            return representations.spectral(Y, min(24, min(Y.shape) - 2), seed=self.seed + index)
+            return representations.spectral(Y, seed=self.seed + index)
         if label_features is not None:
             features: Csr | FloatArray = X.sparse if X.sparse.shape[1] else X.dense
             return representations.pifa_with_features(features, Y, label_features, threads=self.threads)
