@@ -95,6 +95,8 @@ def _check(model: XRLinear, options: dict[str, Any]) -> None:
     kinds = model.label_representation
     if "spectral" in ((kinds,) if isinstance(kinds, str) else kinds):
         raise ValueError("label_representation='spectral' needs all labels at once; train with fit")
+    if model.label_text_weight > 0:
+        raise ValueError("label_text_weight needs a label catalogue, which files of samples lack; train with fit")
 
 
 class _Data(NamedTuple):
