@@ -210,3 +210,15 @@ def test_settings_in_any_order(tmp_path):
     for order in (settings, settings[::-1]):
         encoder = configured_model(ramify.XRTransformer, None, order).encoder
         assert (encoder.model, encoder.frozen) == (str(tmp_path), True)
+
+
+def test_texts_of_labels_in_training_and_in_its_estimate(tmp_path, capsys):
+    rows = [{"text": "red fox runs", "labels": ["a"]}, {"text": "brown hen sleeps", "labels": ["b"]}] * 20
+    rows += [{"text": "a grey beast in the sea", "labels": ["c"]}, {"text": "whale and fox", "labels": ["a"]}]
+    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    (tmp_path / "names.tsv").write_text("a\tfox\nb\then\nc\twhale\n")
+    files = ["train", "xr-linear", tmp_path / "train.jsonl", "--set", "label_text_weight=5"]
+    assert "time, estimated" in output(capsys, *files, "--labels", tmp_path / "names.tsv", "--dry-run")
+    assert "it needs a label_catalogue" in output(capsys, *files, "--out", tmp_path / "m", code=1)
+    output(capsys, *files, "--labels", tmp_path / "names.tsv", "--out", tmp_path / "m")
+    assert ramify.load(tmp_path / "m").predict_topk(["whale"], 1).labels()[0][0][0] == "c"

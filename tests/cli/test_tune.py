@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -149,8 +150,24 @@ def test_tune(sampler, train, tmp_path, capsys):
     assert len(Path(f"{out}.trials.jsonl").read_text().splitlines()) == n_trials
 
 
+def test_names_of_labels_are_tuned_where_there_are_some(tmp_path, capsys):
+    lines = [
+        json.dumps({"text": text, "labels": [label]}) for text, label in [("red fox", "a"), ("grey hen", "b")] * 40
+    ]
+    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    (tmp_path / "names.tsv").write_text("a\tfox\nb\then\n")
+    arguments = ["tune", "xr-linear", tmp_path / "train.jsonl", "--out", tmp_path / "t.toml", "--max-settings", 9]
+    arguments += ["--set", "linear.C=1", "--set", "linear.tail_weight=1", "--set", "linear.threshold=0.1"]
+    arguments += ["--set", "tree.max_leaf_size=50", "--set", "matcher_kept=4"]
+    assert main([str(a) for a in [*arguments, "--labels", tmp_path / "names.tsv"]]) == 0
+    captured = capsys.readouterr()
+    assert "label_text_weight" in captured.out  # though there are only four settings
+    assert f"--labels {tmp_path / 'names.tsv'}" in captured.err
+    assert "--set fixes all that tune compares for xr-linear: linear.C" in output(capsys, *arguments, code=1)
+
+
 def test_spaces_name_parameters():
-    for key, space in tune.SPACES.items():
+    for key, space in [*tune.SPACES.items(), *tune.NAMED_SPACES.items()]:
         random = np.random.default_rng(0)
         for path, choice in space.items():
             value = choice.sample(random)

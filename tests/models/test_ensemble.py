@@ -142,3 +142,17 @@ def test_a_saved_ensemble_with_other_weights_is_refused(tmp_path, weight):
     (tmp_path / "m" / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ramify.ModelFormatError, match="not weights"):
         ramify.load(tmp_path / "m")
+
+
+def test_models_know_the_names_of_the_labels(tmp_path):
+    texts, labels = ["a fox", "a red hen", "no name"] * 20, [["x"], ["y"], ["x"]] * 20
+    names = {"x": "fox", "y": "hen", "z": "whale"}
+    models = [ramify.LabelMatcher(labels="seen"), ramify.XRLinear(label_text_weight=1.0)]
+    model = ramify.Ensemble(models, verbose=0).fit(texts, labels, label_catalogue=names)
+    ranking = model.models_[0].predict_topk(["the hen"], 1)
+    assert ranking.labels()[0][0][0] == "y"
+    assert ranking.scores[0, 0] > 0.5  # a matcher without names knows frequencies alone
+    model.save(tmp_path / "m")
+    opened = ramify.load(tmp_path / "m")
+    assert np.array_equal(opened.predict_topk(texts, 2).scores, model.predict_topk(texts, 2).scores)
+    assert opened.predict_topk(["the hen"], 1).labels(names=True)[0][0][0] == "hen"

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from neural import texts_and_labels
 
 import ramify
 from ramify.io.inputs import check_inputs
@@ -150,6 +151,20 @@ def test_members():
     assert [member.to_dict()["power"] for member in by_key.members] == [2.0, 5.0]
     with pytest.raises(ValueError, match="a model of a Hybrid is given by its key"):
         ramify.Hybrid.from_dict({"members": [3]})
+
+
+def test_an_encoder_adds_neighbors_by_embeddings(tiny, tmp_path):
+    pytest.importorskip("faiss")
+    encoder = ramify.TransformerEncoder(tiny, frozen=True, cache_dir=str(tmp_path / "cache"))
+    texts, labels = texts_and_labels(60)
+    model = ramify.Hybrid(encoder=encoder, n_trees=3, verbose=0).fit(texts, labels)
+    assert [row[0] for row in model.report()["What each member brought"][1:]] == ["xr-linear", "knn", "knn 2"]
+    assert model.members_[2].encoder.model == tiny
+    model.save(tmp_path / "m")
+    ranking = model.predict_topk(texts[:5], 3)
+    assert np.array_equal(ramify.load(tmp_path / "m").predict_topk(texts[:5], 3).ids, ranking.ids)
+    parts = model.explain(texts[0], labels[0][0]).parts
+    assert "knn 2: nearest samples with the label" in parts
 
 
 def test_a_row_alone_needs_no_ranker():

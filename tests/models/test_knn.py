@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
+from neural import texts_and_labels
 from scipy import sparse
 from stores import change_array
 
@@ -98,3 +102,44 @@ def test_more_neighbors_than_samples_are_all_of_them(n_neighbors):
     expected = ramify.KNN(n_neighbors=3, verbose=0).fit(texts, labels).predict_topk(["a red hen"], 2)
     found = ramify.KNN(n_neighbors=n_neighbors, verbose=0).fit(texts, labels).predict_topk(["a red hen"], 2)
     assert np.array_equal(found.scores, expected.scores)
+
+
+def test_texts_are_compared_by_the_embeddings_of_a_frozen_encoder(tiny, tmp_path):
+    pytest.importorskip("faiss")
+    encoder = ramify.TransformerEncoder(tiny, frozen=True, cache_dir=str(tmp_path / "cache"))
+    texts, labels = texts_and_labels(60)
+    model = ramify.KNN(encoder=encoder, n_neighbors=5, keep_texts=True, verbose=0).fit(texts, labels)
+    rows, similarities = model.nearest(texts[:3], 2)
+    assert rows[:, 0].tolist() == [0, 1, 2]  # a text is nearest to itself
+    assert similarities[:, 0] == pytest.approx(np.ones(3), abs=1e-4)
+    model.add(["w59 w58 w57"], [["new"]])
+    assert model.nearest(["w59 w58 w57"], 1)[0].tolist() == [[60]]
+    ranking = model.predict_topk(["w59 w58 w57", texts[7]], 3)
+    model.save(tmp_path / "m")
+    opened = ramify.load(tmp_path / "m", verify=True)
+    assert np.array_equal(opened.predict_topk(["w59 w58 w57", texts[7]], 3).ids, ranking.ids)
+    assert opened.nearest(["w59 w58 w57"], 1)[0].tolist() == [[60]]
+    assert opened.explain(texts[7]).neighbors[0].text == texts[7]
+    by_fields = model.clone().fit([{"title": text} for text in texts], labels)
+    assert by_fields.nearest([{"title": texts[4]}], 1)[0][0, 0] == 4
+    with pytest.raises(ramify.DataError, match="X is a matrix"):
+        model.clone().fit(np.eye(3), [["a"], ["b"], ["c"]])
+    with pytest.raises(ValueError, match="does not train its encoder"):
+        ramify.KNN(encoder=ramify.TransformerEncoder(tiny)).fit(texts, labels)
+
+
+def test_an_encoder_without_texts_is_refused(tiny, tmp_path):
+    pytest.importorskip("faiss")
+    texts, labels = texts_and_labels(20)
+    encoder = ramify.TransformerEncoder(tiny, frozen=True, cache_dir=str(tmp_path / "cache"))
+    ramify.KNN(encoder=encoder, verbose=0).fit(texts, labels).save(tmp_path / "m")
+    path = tmp_path / "m" / "manifest.json"
+    for key, value in (("input_kind", "dense"), ("model", {"transformer": None})):
+        manifest = json.loads(path.read_text())
+        manifest["state"][key] = {**manifest["state"]["model"], **value} if key == "model" else value
+        manifest["state"]["n_features_in"] = 16 if key == "input_kind" else None
+        (tmp_path / "damaged").mkdir(exist_ok=True)
+        shutil.copytree(tmp_path / "m", tmp_path / "damaged", dirs_exist_ok=True)
+        (tmp_path / "damaged" / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(ramify.ModelFormatError):
+            ramify.load(tmp_path / "damaged")

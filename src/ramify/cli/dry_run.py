@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def dry_run(model: Model, data: Dataset, catalogue: LabelCatalogue | None, out: 
     ]
     if len(data) < 20:
         return [*rows, ["estimates of time and size", "none for so few samples"]]
-    found = estimate(model, data)
+    found = estimate(model, data, catalogue)
     limit = ", less if training stops early" if found.may_stop else ""
     return [
         *rows,
@@ -62,11 +63,11 @@ def dry_run(model: Model, data: Dataset, catalogue: LabelCatalogue | None, out: 
     ]
 
 
-def estimate(model: Model, data: Dataset) -> Estimate:
+def estimate(model: Model, data: Dataset, catalogue: LabelCatalogue | None = None) -> Estimate:
     """Estimate the time of a training on this machine, and the size of the model."""
     members: tuple[Model, ...] = getattr(model, "models", ())
     if members:
-        parts = [estimate(member, data) for member in members]
+        parts = [estimate(member, data, catalogue) for member in members]
         seconds, n_bytes = sum(part.seconds for part in parts), sum(part.n_bytes for part in parts)
         return Estimate(seconds, n_bytes, parts[0].n_samples, any(part.may_stop for part in parts))
     trainings = [f.name for f in dataclasses.fields(model) if isinstance(getattr(model, f.name), TrainingConfig)]
@@ -75,12 +76,12 @@ def estimate(model: Model, data: Dataset) -> Estimate:
     sizes = [largest // 2, largest]
     rows = np.random.default_rng(0).permutation(len(data))
     subsets = [data.subset(np.sort(rows[:size])) for size in sizes]
-    growth = len(data) / largest
+    growth, measured = len(data) / largest, partial(_measure, catalogue=catalogue)
     if not trainings or (frozen and hasattr(model, "matcher_tree")):  # XR-Transformer trains no epochs over it
-        times, stored = zip(*(_measure(model, subset) for subset in subsets), strict=True)
+        times, stored = zip(*(measured(model, subset) for subset in subsets), strict=True)
         return Estimate(_extrapolated(times, growth), _extrapolated(stored, growth), largest)
-    (first, small), (second, large) = (_measure(_with_epochs(model, trainings, 1), subset) for subset in subsets)
-    epoch = max(0.0, _measure(_with_epochs(model, trainings, 2), subsets[1])[0] - second)
+    (first, small), (second, large) = (measured(_with_epochs(model, trainings, 1), subset) for subset in subsets)
+    epoch = max(0.0, measured(_with_epochs(model, trainings, 2), subsets[1])[0] - second)
     rest = [max(1e-3, first - epoch / 2), max(1e-3, second - epoch)]
     epochs = [_n_epochs(model, getattr(model, name), data) for name in trainings]
     total = _extrapolated(rest, growth) + epoch * growth * float(np.mean(epochs))
@@ -102,7 +103,7 @@ def _n_epochs(model: Model, config: TrainingConfig, data: Dataset) -> float:
     return size * epochs / n
 
 
-def _measure(model: Model, data: Dataset) -> tuple[float, float]:
+def _measure(model: Model, data: Dataset, catalogue: LabelCatalogue | None) -> tuple[float, float]:
     """Seconds of a training, and bytes of the saved model."""
     trained = model.clone().set_params(verbose=0)
     if hasattr(trained, "checkpoint_dir"):
@@ -115,7 +116,7 @@ def _measure(model: Model, data: Dataset) -> tuple[float, float]:
         if is_neural:
             trained.fit(data.inputs, data.Y)
         else:
-            fit_model(trained, data, {})
+            fit_model(trained, data, {}, catalogue)
         seconds = time.perf_counter() - started
         trained.save(Path(directory) / "m")
         return seconds, float(sum(f.stat().st_size for f in (Path(directory) / "m").iterdir()))

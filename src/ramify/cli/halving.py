@@ -25,6 +25,8 @@ MIN_SAMPLES = 1000
 MAX_RUNGS = 4
 PILOT, PILOT_FRACTION = 250, 0.02
 """Samples of the first training, which tells how long larger ones take; a fraction of the budget that is enough."""
+MAX_KNOWN = 100
+"""Proposals in a row that were tried before: there are no others."""
 
 Settings = dict[str, Any]
 Space = dict[str, "Choice"]
@@ -186,9 +188,14 @@ class Search:
         sizes: list[int],
         max_settings: int,
     ) -> None:
+        n_known = 0
         for settings in proposals:
             if any(trial.settings == settings for trial in trials):
+                n_known += 1
+                if n_known == MAX_KNOWN:
+                    break
                 continue
+            n_known = 0
             trials.append(self._reported(settings, sizes[0]))
             tell(settings, trials[-1].score)
             if len(trials) >= max_settings or self._used() >= 1 / len(sizes):

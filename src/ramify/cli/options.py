@@ -24,6 +24,11 @@ from ramify.models import load
 from ramify.models.base import Model
 
 
+def add_catalogue_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option for the names of the labels."""
+    parser.add_argument("--labels", metavar="FILE", help="label catalogue: TSV, CSV, JSON Lines or SKOS")
+
+
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for reading data files."""
     group = parser.add_argument_group("data files")

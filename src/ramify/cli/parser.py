@@ -20,7 +20,7 @@ from ramify.cli.help import add_command, alternatives, examples
 from ramify.cli.label_sets import add_label_set_options
 from ramify.cli.labels import SHOWN_LABELS, labels
 from ramify.cli.new import add_new
-from ramify.cli.options import add_data_options
+from ramify.cli.options import add_catalogue_option, add_data_options
 from ramify.cli.output import STYLES
 from ramify.cli.predict import predict
 from ramify.cli.report import add_report
@@ -162,7 +162,7 @@ def _add_train(parent: Any) -> None:
         metavar="FILE",
         help="label tree to use: lines 'label<TAB>a/b/c', or JSON Lines with label and path, a list of names",
     )
-    sub.add_argument("--labels", metavar="FILE", help="label catalogue: TSV, CSV, JSON Lines or SKOS")
+    add_catalogue_option(sub)
     sub.add_argument(
         "--calibrate",
         metavar="FILE",

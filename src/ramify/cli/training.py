@@ -88,7 +88,7 @@ def check_train_options(model: Model, args: argparse.Namespace) -> None:
             raise ValueError(f"{model.kind} takes no {option}; it is for models with label trees, such as xr-linear")
     if args.seeds > 1 and not args.dev:
         raise ValueError("--seeds compares several trainings on a data file; name it with --dev")
-    if current_ranks().size > 1 and (args.seeds > 1 or args.dry_run or not hasattr(model, "encoder")):
+    if current_ranks().size > 1 and (args.seeds > 1 or args.dry_run or not hasattr(model, "default_epochs")):
         raise ValueError(
             "torchrun divides one training of a model with an encoder, such as elias, among processes; run "
             f"{'--seeds' if args.seeds > 1 else '--dry-run' if args.dry_run else model.kind} without it"

@@ -18,8 +18,9 @@ from ramify.base.splits import hold_out
 from ramify.cli.halving import Choice, Outcome, Search, Settings, Space, Trial, TrialLog
 from ramify.cli.help import add_command
 from ramify.cli.new import flat_params, toml_of
-from ramify.cli.options import add_data_options, configured_model, read_labelled_data
+from ramify.cli.options import add_catalogue_option, add_data_options, configured_model, read_labelled_data
 from ramify.cli.output import print_message, print_table
+from ramify.io.catalogue import LabelCatalogue
 from ramify.io.dataset import Dataset
 from ramify.models import model_class
 from ramify.models.base import Model
@@ -61,6 +62,8 @@ SPACES: dict[str, Space] = {
     },
 }
 """Parameters that matter most, by model."""
+NAMED_SPACES: dict[str, Space] = {"xr-linear": {"label_text_weight": Choice(values=(0.3, 1.0, 3.0))}}
+"""The same, of labels that have names."""
 
 
 def add_tune(parent: Any) -> None:
@@ -83,6 +86,7 @@ def add_tune(parent: Any) -> None:
         help="how settings are proposed; optuna needs the extra tune (default: random)",
     )
     sub.add_argument("--max-settings", type=int, default=MAX_SETTINGS, metavar="N", help="settings to try at most")
+    add_catalogue_option(sub)
     sub.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="fix a parameter")
     sub.add_argument("--seed", type=int, default=0, help="seed of the proposals (default: 0)")
     sub.add_argument("--threads", type=int, metavar="N", help="threads to use (default: RAMIFY_THREADS or all cores)")
@@ -110,18 +114,22 @@ def tune(args: argparse.Namespace) -> None:
         if not len(held):
             raise ValueError(f"{args.file} is too small to hold out a validation set; name one with --dev")
     fixed = {setting.partition("=")[0].strip() for setting in args.set}
-    usable = {path: choice for path, choice in SPACES[args.model].items() if path not in fixed}
+    catalogue = LabelCatalogue.of(args.labels) if args.labels else None
+    space = SPACES[args.model] | (NAMED_SPACES.get(args.model, {}) if catalogue else {})
+    usable = {path: choice for path, choice in space.items() if path not in fixed}
+    if not usable:
+        raise ValueError(f"--set fixes all that tune compares for {args.model}: {', '.join(space)}")
     if args.sampler == "optuna":
         proposals, tell = optuna_proposals(usable, args.seed)
     else:
         proposals, tell = random_proposals(usable, args.seed), _ignore
-    key = json.dumps([args.model, args.set, args.sampler, args.seed, len(data), data.n_labels, int(data.Y.nnz)])
+    key = json.dumps([args.model, args.set, args.sampler, args.seed, len(data), data.n_labels, int(data.Y.nnz)]
+                     + ([len(catalogue)] if catalogue else []))  # fmt: skip
     log = TrialLog.open(f"{args.out}.trials.jsonl", key)
     if log.trials:
         print_message(f"resuming: {len(log.trials)} trainings are in {log.path}")
-    search = Search(
-        _trainer(base, data, train_rows, validation, args.seed), log, started + args.budget - time.monotonic(), _report
-    )
+    trainer = _trainer(base, data, train_rows, validation, args.seed, catalogue)
+    search = Search(trainer, log, started + args.budget - time.monotonic(), _report)
     outcome = search.run(proposals, tell, len(train_rows), args.max_settings)
     if outcome is None:
         raise DataError(
@@ -142,7 +150,10 @@ def tune(args: argparse.Namespace) -> None:
             f"{best.n_samples:,}; raise --budget to compare them on more"
         )
     print(f"validation nDCG@5 {best.score:.2f}, with the defaults {default.score:.2f}, on {best.n_samples:,} samples")
-    print_message(f"wrote {args.out}; use it with: ramify train {args.model} {args.file} --config {args.out} --out DIR")
+    names = f" --labels {args.labels}" if args.labels else ""
+    print_message(
+        f"wrote {args.out}; use it with: ramify train {args.model} {args.file} --config {args.out}{names} --out DIR"
+    )
 
 
 def _ignore(settings: Settings, score: float) -> None:
@@ -153,13 +164,15 @@ def _configured(base: Model, settings: Settings) -> Model:
     return base.clone().set_params(**settings)
 
 
-def _trainer(base: Model, data: Dataset, rows: Any, validation: Dataset, seed: int) -> Callable[[Settings, int], float]:
+def _trainer(
+    base: Model, data: Dataset, rows: Any, validation: Dataset, seed: int, catalogue: LabelCatalogue | None
+) -> Callable[[Settings, int], float]:
     order = np.random.default_rng(seed).permutation(rows)  # subsets are nested
     truth = validation.labels()
 
     def train(settings: Settings, n_samples: int) -> float:
         subset = data.subset(np.sort(order[:n_samples]))
-        model = _configured(base, settings).fit(subset.inputs, subset.labels())
+        model = _configured(base, settings).fit(subset.inputs, subset.labels(), label_catalogue=catalogue)
         return 100 * model.score(validation.inputs, truth)
 
     return train

@@ -93,6 +93,8 @@ def _check(model: XRLinear, options: dict[str, Any]) -> None:
     for tfidf in feature_parts(model.features):
         if tfidf.preprocessor is not None or tfidf.tokenizer is not None:
             raise ValueError("functions of Tfidf cannot be sent to other processes; apply them to the files before")
+    if model.label_text_weight > 0:
+        raise ValueError("label_text_weight needs a label catalogue, which files of samples lack; train with fit")
 
 
 class _Data(NamedTuple):

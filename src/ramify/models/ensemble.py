@@ -116,16 +116,18 @@ class Ensemble(Model):
                 rows, validation = others, held
         weights = None if data.sample_weight is None else data.sample_weight[rows]
         train, checkpoints = take_rows(inputs, rows).data, MemberCheckpoints(self.checkpoint_dir, self, data)
+        names = data.names_by_id()
         self.models_ = []
         with progress("model", len(self.models), self.verbose, "models") as advance:
             for i, model in enumerate(self.models):
-                self.models_.append(checkpoints.fit(model, f"model {i}", train, Y[rows], weights, None))
+                self.models_.append(checkpoints.fit(model, f"model {i}", train, Y[rows], weights, names))
                 advance(1)
         self.weights_ = self._given_weights()
         if len(validation):
             self._fit_combination(take_rows(inputs, validation).data, Y[validation])
         for model in self.models_:
             model.labels_ = data.labels  # so that each member also ranks the labels, not their ids
+            model.catalogue_ = None
         checkpoints.clear()
 
     @property

@@ -20,6 +20,7 @@ import numpy as np
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import DataError, ModelFormatError, check_integer
+from ramify.base.mixed import Mixed
 from ramify.base.sparse import ascends, keep_entries
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, ByteArray, Csr, FloatArray, IntArray
@@ -35,8 +36,11 @@ from ramify.metrics.propensity import LabelCounts
 from ramify.models.base import check_state
 from ramify.models.features import FeatureModel
 from ramify.models.kept_texts import SHOWN_NEIGHBORS, KeptTexts
-from ramify.models.memory import ENTRY, Memory, measure_sizes
+from ramify.models.memory import ENTRY, Memory, TransformerSizes, label_bytes, measure_sizes
 from ramify.models.training_data import TrainingData
+from ramify.nn.encoders import Transformer
+from ramify.nn.encoders.tokens import texts_of
+from ramify.nn.encoders.transformer import TransformerEncoder
 from ramify.rank.evidence import Evidence
 from ramify.rank.explanation import Neighbor
 from ramify.rank.filters import LabelFilter
@@ -65,6 +69,9 @@ class KNN(FeatureModel):
     features: Tfidf | Concat = param(
         factory=neighbor_features, doc="feature extraction from texts; not used for matrices"
     )
+    encoder: TransformerEncoder | None = param(
+        None, "frozen encoder of texts: they are compared by their embeddings; None: by `features`"
+    )
     n_neighbors: int = param(50, "training samples that vote for their labels; raising it finds more labels", low=1)
     power: float = param(2.0, "power of the similarity in a vote; raising it lets the nearest samples decide", low=0)
     max_df: float = param(
@@ -74,12 +81,22 @@ class KNN(FeatureModel):
         low=0,
         high=1,
     )
-    index: AnnConfig = param(factory=AnnConfig, doc="nearest neighbor search of dense features")
+    index: AnnConfig = param(factory=AnnConfig, doc="nearest neighbor search of dense features and of embeddings")
     keep_texts: bool = param(
         False, "keep the training texts in the model, so that `explain` shows the nearest ones; no effect on matrices"
     )
 
+    def check_params(self) -> None:
+        """Check also that the encoder is frozen: nothing here trains it."""
+        super().check_params()
+        if self.encoder is not None and not self.encoder.frozen:
+            raise ValueError("KNN does not train its encoder: set encoder.frozen to true")
+
     def _training_memory(self, data: TrainingData) -> Memory:
+        if self.encoder is not None:
+            encoder, labels = TransformerSizes.of(self.encoder.model), label_bytes(data.Y)
+            vectors = 2 * 4 * encoder.dim * len(data.inputs)  # and their lists or graph
+            return Memory(labels + encoder.frozen_bytes() + vectors, labels + encoder.weights + vectors)
         sizes = measure_sizes(data.inputs, data.Y, self.features)
         n_indexed = sizes.entries_of_rare(self.max_df, MIN_DROPPED)
         if data.inputs.kind == "dense":
@@ -94,7 +111,7 @@ class KNN(FeatureModel):
     def _fit(self, data: TrainingData) -> None:
         X = self._fit_features(data.inputs)
         self.kept_: ByteArray | None = None
-        if data.inputs.kind == "dense":
+        if data.inputs.kind == "dense" or self.transformer_ is not None:
             self.indexes_: list[Any] = [self._dense_index(X.dense, 0)]
         else:
             df = np.bincount(X.sparse.indices, minlength=X.sparse.shape[1])
@@ -103,6 +120,20 @@ class KNN(FeatureModel):
         self._set_labels(data.Y, data.sample_weight)
         self.frequency_ = FrequencyOrder.of(np.bincount(data.Y.indices, minlength=data.Y.shape[1]))
         self.texts_ = self._texts_of(data.inputs, data.Y)
+
+    def _fit_features(self, inputs: Inputs) -> Mixed:
+        self.transformer_: Transformer | None = None
+        if self.encoder is None:
+            return super()._fit_features(inputs)
+        texts, self.transformer_ = texts_of(inputs), Transformer.open(self.encoder)
+        embeddings = self.transformer_.cached_embeddings(texts, resolve_threads(self.threads), self.verbose)
+        return Mixed.of(np.asarray(embeddings))
+
+    def _transform_features(self, inputs: Inputs) -> Mixed:
+        if self.transformer_ is None:
+            return super()._transform_features(inputs)
+        tokens = self.transformer_.tokenizer(texts_of(inputs))
+        return Mixed.of(self.transformer_.encode_tokens(tokens, resolve_threads(self.threads, len(inputs))))
 
     def _dense_index(self, vectors: FloatArray, first: int) -> AnnIndex:
         threads = resolve_threads(self.threads)
@@ -244,14 +275,25 @@ class KNN(FeatureModel):
         indexes: Sequence[Any] = self.indexes_ if self.kept_ is None else [_joined(self.indexes_)]
         return {
             "features": self._save_features(writer),
+            "transformer": None if self.transformer_ is None else self.transformer_.save_to(writer, "transformer_"),
             "indexes": [index.save_to(writer, f"index{i}_") for i, index in enumerate(indexes)],
             "is_weighted": self.weights_ is not None,
             "has_texts": self.texts_ is not None,
         }
 
+    def _load_features(self, store: Store, state: dict[str, Any]) -> int | None:
+        self.transformer_ = None
+        if self.encoder is None:
+            return super()._load_features(store, state)
+        if self.input_kind_ not in ("text", "fields"):
+            raise ModelFormatError(f"{store.path}: the model has an encoder, but was not trained on texts")
+        self.transformer_ = Transformer.load_from(store, state.get("transformer"), "transformer_", self.encoder)
+        return self.transformer_.dim
+
     def _load(self, store: Store, state: Any) -> None:
         state = check_state(store, state)
-        n_features, n = self._load_features(store, state), self.label_counts_.n_samples
+        n = self.label_counts_.n_samples
+        n_features = self._load_features(store, state)
         self.frequency_ = FrequencyOrder.of(self.label_counts_.counts)
         self.sample_labels_ = store.array("sample_labels", np.int32, ndim=1, bounds=(0, max(1, self.n_labels)))
         self.label_indptr_ = store.array("label_indptr", np.int64, shape=(n + 1,))
@@ -263,7 +305,7 @@ class KNN(FeatureModel):
         infos = state.get("indexes")
         if not isinstance(infos, list) or not infos or n_features is None:
             raise ModelFormatError(f"the manifest of {store.path} does not describe the neighbor index")
-        if self.input_kind_ == "dense":
+        if self.input_kind_ == "dense" or self.transformer_ is not None:
             self.kept_ = None
             self.indexes_ = [
                 AnnIndex.load_from(store, info, f"index{i}_", n_features, max(1, n)) for i, info in enumerate(infos)

@@ -13,6 +13,7 @@ from ramify.base.sparse import as_csr
 from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.index.tree import LabelTree
 from ramify.models.label_features import check_label_features
+from ramify.models.label_texts import TextSamples
 from ramify.models.linear import TreeModel
 from ramify.models.training_data import TrainingData
 from ramify.rank.linear import check_relevance
@@ -27,6 +28,7 @@ class TreeOptions:
     negatives: Sequence[Csr | None] | None = None
     label_features: Csr | FloatArray | None = None
     sample_weight: AnyArray | None = None
+    label_texts: TextSamples | None = None
 
     def of_rows(self, rows: LongArray | None, sample_weight: AnyArray | None) -> TreeOptions:
         """Return the options for some rows, None: all, with their weights."""

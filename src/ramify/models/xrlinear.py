@@ -38,6 +38,7 @@ from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree, paths_in_order
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
+from ramify.models.label_texts import TextSamples, as_documents, label_texts
 from ramify.models.level_checkpoints import LevelCheckpoints
 from ramify.models.level_times import level_times
 from ramify.models.linear import Beam, LinearModel
@@ -124,6 +125,12 @@ class XRLinear(TrainedTreeModel, LinearModel):
     relevance_norm: Literal["none", "l1", "l2", "max"] = param(
         "none", "normalization of given relevance within each sample, at each level"
     )
+    label_text_weight: float = param(
+        0.0,
+        "weight of the text of a label in the catalogue (names, synonyms, description) as a further training sample; "
+        "with n samples a label has label_text_weight / (1 + n / 3); raising it finds more rare labels; 0: none",
+        low=0,
+    )
     score_transform: str = param(
         "l4-norm", "transform from margins to scores, such as l3-hinge, l12-norm, sigmoid or noop"
     )
@@ -206,6 +213,8 @@ class XRLinear(TrainedTreeModel, LinearModel):
         negatives = 3 * ENTRY * sizes.n_samples * min(self.beam_size, n_clusters)
         solver = solver_bytes(sizes, n_dense, resolve_threads(self.threads))
         kept = (self.n_trees - 1) * PACKED_WEIGHT * n_weights
+        if self.label_text_weight > 0:
+            solver += sizes.features  # a copy of the samples, with the texts of labels below
         return int(kept + max(clustering, negatives + solver + 1.5 * ENTRY * n_weights))
 
     def kept_bytes(self, sizes: DataSizes, n_dense: int = 0) -> int:
@@ -218,8 +227,21 @@ class XRLinear(TrainedTreeModel, LinearModel):
         of_labels = _LABEL_WEIGHTS * float(sizes.label_entries.sum())
         return _NODE_WEIGHTS * sizes.n_entries + of_labels + n_dense * sizes.n_labels
 
+    def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
+        data = super()._check_training_data(X, y, label_catalogue)
+        if self.label_text_weight > 0 and (data.catalogue is None or data.inputs.kind not in ("text", "fields")):
+            missing = "texts, not a matrix" if data.inputs.n_features else "a label_catalogue with their texts"
+            raise DataError(f"label_text_weight makes samples of the texts of labels: it needs {missing}")
+        return data
+
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:
-        self.trees_ = self.fit_trees(self._fit_features(data.inputs), data.Y, data.labels, options or TreeOptions())
+        X, options = self._fit_features(data.inputs), options or TreeOptions()
+        if self.label_text_weight > 0:
+            texts = as_documents(label_texts(data.labels, data.catalogue), data.inputs, self.features)
+            counts = np.bincount(data.Y.indices, minlength=data.Y.shape[1])
+            samples = TextSamples.of(self.features_.transform(texts), counts, self.label_text_weight)
+            options = replace(options, label_texts=samples)
+        self.trees_ = self.fit_trees(X, data.Y, data.labels, options)
 
     def fit_trees(self, X: Mixed, Y: Csr, labels: LabelVocabulary, options: TreeOptions) -> list[LinearTree]:
         """Train all trees on features X (n × d) with labels Y (n × L); the model itself does not change."""
@@ -262,7 +284,11 @@ class XRLinear(TrainedTreeModel, LinearModel):
             n_found = min(self.beam_size, len(tree.levels[-1]) - 1)  # clusters that the search can find
             probabilities = np.minimum(1.0, self.matcher_kept / np.arange(1, n_found + 1))
             n_mined = float(np.maximum(self.matcher_fraction, probabilities).sum())
-        weights = level_times(tree, nodes, n_mined)
+        times = level_times(tree, nodes, n_mined)
+        texts = options.label_texts
+        trained = X, nodes, relevance, options.sample_weight
+        if texts is not None:
+            trained = texts.below(*trained, tree)
         with progress("classifiers", sum(tree.widths), self.verbose, "nodes") as advance:
             for t, children in enumerate(tree.levels):
                 if finished := checkpoints.load(index, tree, levels, n_sparse):
@@ -276,17 +302,18 @@ class XRLinear(TrainedTreeModel, LinearModel):
                     own = options.negatives[t] if options.negatives and t < len(options.negatives) else None
                     M, pool = self.mine_negatives(X, nodes[t - 1], matcher, t, self.seed + index, own)
                 are_labels = t == tree.depth - 1
+                rows, positives, costs, sample_weight = trained
                 W = fit_ovr(
-                    X,
-                    nodes[t],
-                    M,
+                    rows,
+                    positives[t],
+                    M if texts is None else texts.no_negatives(M, len(X)),
                     clusters=children,
                     config=self.linear if are_labels else self.node_linear(),
-                    relevance=None if relevance is None else relevance[t],
-                    sample_weight=options.sample_weight,
+                    relevance=None if costs is None else costs[t],
+                    sample_weight=sample_weight,
                     seed=self.seed + index,
                     threads=self.threads,
-                    progress=steps(advance, weights[t]),
+                    progress=steps(advance, times[t]),
                 )
                 extra = mining.extra_margins(nodes[t], pool, children, are_labels=are_labels)
                 pack = partial(PackedLevel.pack, children=children, n_sparse=n_sparse, bias=self.linear.bias,

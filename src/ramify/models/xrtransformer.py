@@ -104,6 +104,14 @@ class XRTransformer(TrainedTreeModel, EncodedModel):
     embedding_weight: float = param(1.0, "norm of the embedding beside TF-IDF features of norm 1", low=0)
     reuse_tree: bool = param(False, "the ranker uses the matcher tree instead of a second one")
 
+    def check_params(self) -> None:
+        """Check also that the ranker asks for no texts of labels, which have no embeddings here."""
+        super().check_params()
+        if self.ranker.label_text_weight > 0:
+            raise ValueError(
+                f"the ranker of {type(self).__name__} takes no label_text_weight; it is for XRLinear alone"
+            )
+
     # ---- training ----
 
     def _fit(self, data: TrainingData, options: TreeOptions | None = None) -> None:

@@ -27,17 +27,16 @@ from ramify.base.errors import ModelFormatError
 from ramify.base.sparse import as_csr, ascends, csr_from_parts, entry_rows, keep_entries, pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import Csr, FloatArray, IntArray
-from ramify.features.concat import Concat, feature_parts
+from ramify.features.concat import Concat
 from ramify.features.defaults import label_text_features
 from ramify.features.tfidf import Tfidf
 from ramify.features.words import column_words
 from ramify.index.postings import Postings
-from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs
-from ramify.io.labels import LabelVocabulary
 from ramify.io.store import Store, StoreWriter
 from ramify.models.base import check_state
 from ramify.models.features import FeatureModel
+from ramify.models.label_texts import as_documents, label_texts
 from ramify.models.memory import ASSOCIATION, ENTRY, LINK, PAIR, QUERY, Memory, measure_sizes
 from ramify.models.training_data import TrainingData
 from ramify.rank.bilinear import BLOCK, ROWS, Bilinear, BilinearConfig, fit_bilinear
@@ -159,12 +158,8 @@ class ZestXML(FeatureModel):
         if data.inputs.kind not in ("text", "fields"):
             X = _as_sparse(data.inputs.data)
             return X, sparse.csr_matrix((n_labels, X.shape[1]), dtype=np.float32)
-        texts = label_texts(data.labels, data.catalogue)
+        texts = as_documents(label_texts(data.labels, data.catalogue), data.inputs, self.features)
         documents = list(data.inputs.data)
-        if data.inputs.kind == "fields":
-            fields = feature_parts(self.features)[0].fields
-            name = next(iter(fields or dict.fromkeys(name for document in documents for name in document)))
-            texts = [{name: text} for text in texts]  # type: ignore[misc]
         self.features_ = self.features.suited_to(documents)
         both = self.features_.fit_transform(documents + texts)
         return as_csr(both[: len(documents)]), as_csr(both[len(documents) :])
@@ -308,16 +303,6 @@ class ZestXML(FeatureModel):
         self.model_ = Bilinear(_load_csr(store, "weights", (d, width)), direct, bias)
         self.frequency_ = FrequencyOrder.of(self.label_counts_.counts)
         self._open()
-
-
-def label_texts(labels: LabelVocabulary, catalogue: LabelCatalogue | None) -> list[str]:
-    """Text of each label: its names, synonyms and description; empty without any."""
-    texts = []
-    for label in labels:
-        entry = None if catalogue is None else catalogue.get_entry(label)
-        parts = [] if entry is None else [*dict.fromkeys([*entry.names.values(), *entry.synonyms]), entry.description]
-        texts.append(" ".join(part for part in parts if part))
-    return texts
 
 
 def first_words(document: Any) -> Any:

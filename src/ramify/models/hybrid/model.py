@@ -41,6 +41,7 @@ from ramify.models.memory import Memory, boosting_bytes
 from ramify.models.training_data import TrainingData
 from ramify.models.xrlinear import XRLinear
 from ramify.models.zestxml import ZestXML
+from ramify.nn.encoders.transformer import TransformerEncoder
 from ramify.rank.bilinear import BilinearConfig
 from ramify.rank.boosted import BoostedTrees, fit_boosted
 from ramify.rank.explanation import Neighbor
@@ -63,8 +64,9 @@ class Hybrid(Model):
     """Ranks what several models find, by everything that they know.
 
     Without `members` these are `XRLinear` and `KNN` and, of texts whose labels have names (`label_catalogue=` of
-    `fit`), `LabelMatcher` and, for labels without a training sample, `ZestXML`, by words and by spelling. The scores
-    are probabilities; those of labels without a training sample are raised by `unseen_weight`.
+    `fit`, from which `XRLinear` learns, too), `LabelMatcher` and, for labels without a training sample, `ZestXML`, by
+    words and by spelling. The scores are probabilities; those of labels without a training sample are raised by
+    `unseen_weight`.
 
     >>> texts, labels = ["red fox", "grey hen", "red hen"] * 4, [["fox"], ["hen"], ["hen"]] * 4
     >>> model = Hybrid(n_trees=5).fit(texts, labels, label_catalogue={"fox": "fox", "hen": "hen"})
@@ -76,6 +78,9 @@ class Hybrid(Model):
     scores_are_probabilities: ClassVar[bool] = True
 
     members: tuple[Model, ...] = param((), "models whose evidence is ranked; none: chosen by the data", positional=True)
+    encoder: TransformerEncoder | None = param(
+        None, "frozen encoder of texts, by whose embeddings a further `KNN` compares them, unless `members` are given"
+    )
     labels: Literal["seen", "catalogue"] = param(
         "seen", "'catalogue': labels of the catalogue without a training sample can be predicted too; 'seen': not"
     )
@@ -124,8 +129,13 @@ class Hybrid(Model):
 
     def _default_members(self, inputs: Inputs, has_names: bool) -> tuple[Model, ...]:
         common: dict[str, Any] = {"seed": self.seed, "threads": self.threads, "verbose": self.verbose}
-        members: list[Model] = [XRLinear(**common), KNN(**common)]
-        if has_names and inputs.kind in ("text", "fields"):
+        has_names = has_names and inputs.kind in ("text", "fields")
+        # Names mislead a classifier alone now and then, but the trees know when.
+        text_weight = 1.0 if has_names and self.labels == "seen" else 0.0
+        members: list[Model] = [XRLinear(label_text_weight=text_weight, **common), KNN(**common)]
+        if self.encoder is not None:
+            members.append(KNN(encoder=self.encoder, **common))
+        if has_names:
             members.append(LabelMatcher(**common))
             # It finds labels without a sample; for the others it costs half a query more and gains nothing.
             if self.labels == "catalogue":
