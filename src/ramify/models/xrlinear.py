@@ -38,6 +38,7 @@ from ramify.index.kmeans import TreeConfig, build_tree
 from ramify.index.tree import LabelTree, paths_in_order
 from ramify.io.labels import LabelVocabulary
 from ramify.labels import representations
+from ramify.models import paper_settings
 from ramify.models.label_texts import TextSamples, as_documents, label_texts
 from ramify.models.level_checkpoints import LevelCheckpoints
 from ramify.models.level_times import level_times
@@ -60,15 +61,6 @@ LabelRepresentation = Literal["pifa", "pii", "spectral"]
 
 _NODE_WEIGHTS, _LABEL_WEIGHTS = 1.3, 0.3
 """Estimates for memory: weights of nodes per entry of X, of labels per entry of Z."""
-
-_BALANCED: dict[str, Any] = {
-    "method": "balanced-2means",
-    "max_leaf_size": 100,
-    "max_depth": None,
-    "n_terms": None,
-    "max_iterations": 8,
-    "tolerance": 0.001,
-}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -160,34 +152,22 @@ class XRLinear(TrainedTreeModel, LinearModel):
         Weights of inner nodes have twice PECOS's threshold of 0.1, and twice the tolerance: rankings stay the
         same, and the model has a third of PECOS's size.
         """
-        settings = {
-            **_paper_settings(),
-            "tree": TreeConfig(branching=16, **_BALANCED),
-            "linear": LinearConfig(threshold=0.1, tail_threshold=0.11, max_full_epochs=2),
-            "node_tolerance": 0.4,
-            "node_threshold": 0.2,
-            "score_transform": "l3-hinge",
-        }
-        return cls(**{**settings, **params})
+        return cls(**{**paper_settings.pecos(), **params})
 
     @classmethod
     def parabel(cls, **params: Any) -> Self:
         """Return the settings of Parabel (Prabhu et al., 2018): three balanced binary trees."""
-        return cls(**{**_paper_settings(), "tree": TreeConfig(branching=2, **_BALANCED), "n_trees": 3, **params})
+        return cls(**{**paper_settings.parabel(), **params})
 
     @classmethod
     def bonsai(cls, **params: Any) -> Self:
         """Return the settings of Bonsai (Khandagale et al., 2020): three wide, shallow, unbalanced trees."""
-        tree = TreeConfig(
-            method="kmeans", branching=100, max_leaf_size=100, min_leaf_size=1, max_depth=2, max_iterations=20
-        )
-        return cls(**{**_paper_settings(), "tree": tree, "n_trees": 3, **params})
+        return cls(**{**paper_settings.bonsai(), **params})
 
     @classmethod
     def dismec(cls, **params: Any) -> Self:
         """Return the settings of DiSMEC (Babbar and Schölkopf, 2017): one-vs-rest over all samples, no tree."""
-        linear, flat = LinearConfig(threshold=0.01), TreeConfig(max_leaf_size=2**31 - 1)
-        return cls(**{**_paper_settings(), "tree": flat, "linear": linear, "score_transform": "noop", **params})
+        return cls(**{**paper_settings.dismec(), **params})
 
     # ---- training ----
 
@@ -399,20 +379,6 @@ class XRLinear(TrainedTreeModel, LinearModel):
 
 
 _MINING_THRESHOLD = 0.1
-
-
-def _paper_settings() -> dict[str, Any]:
-    """Return what the models of the papers have in common."""
-    return {
-        "linear": LinearConfig(threshold=0.1, max_full_epochs=2),
-        "negatives": "teacher",
-        "node_negatives": "teacher",
-        "node_negative_fraction": 1.0,
-        "score_transform": "l2-hinge",
-        "label_score_transform": None,
-        "beam_size": 10,
-        "beam_min_score": 0.0,
-    }
 
 
 def _as_tree(given: Any, labels: LabelVocabulary, n_labels: int) -> LabelTree | None:
