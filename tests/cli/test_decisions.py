@@ -62,6 +62,10 @@ def test_label_sets(files, run):
     expected = model.predict_sets(data.texts, rule="maximize-f1").labels()
     assert [[e["label"] for e in row] for row in found] == [[label for label, _ in row] for row in expected]
     assert {len(row) for row in rows_of(run("predict", "model", "test.jsonl", "--rule", "top-k=3"))} == {3}
+    assert run("predict", "model", "test.jsonl", "--rule", "default").out == run(
+        "predict", "model", "test.jsonl", "--rule", "maximize-f1"
+    ).out  # the fitted one
+    assert expected == model.predict_sets(data.texts).labels()
     found = rows_of(run("predict", "model", "test.jsonl", "--threshold", "0.4"))
     assert all(entry["score"] >= 0.4 for row in found for entry in row)
     found = rows_of(run("predict", "model", "test.jsonl", "--k", "2", "--probabilities"))
@@ -95,6 +99,10 @@ def test_calibrate(files, run, tmp_path):
     said = run("calibrate", "raw", "test.jsonl", "--rule", "target-recall=0.3", "--out", str(tmp_path / "new")).err
     assert "calibrated on 200 rows" in said
     assert ramify.load(tmp_path / "new").rule_.threshold is not None
+    new = str(tmp_path / "new")
+    shown = run("evaluate", new, "test.jsonl", "--rule", "target-recall").out
+    assert shown == run("evaluate", new, "test.jsonl", "--rule", "target-recall=0.3").out
+    assert "has not been fitted" in run("evaluate", new, "test.jsonl", "--rule", "target-recall=0.4", status=1).err
     assert not ramify.load(files / "raw").is_calibrated
     assert (
         "cannot be guaranteed" in run("calibrate", "raw", "test.jsonl", "--rule", "target-recall=0.999", status=1).err

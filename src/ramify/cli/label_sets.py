@@ -9,7 +9,7 @@ from typing import Any
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
 from ramify.models.base import Model
-from ramify.rank.decisions import RULES, Threshold
+from ramify.rank.decisions import OWN_RULE, RULES, Threshold
 from ramify.rank.filters import LabelFilter
 
 
@@ -18,7 +18,10 @@ def add_label_set_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("label sets and filters")
     group.add_argument("--probabilities", action="store_true", help="probabilities in place of raw scores")
     group.add_argument(
-        "--rule", metavar="RULE", help=f"choose the labels of each row by a rule: {', '.join(RULES)}, top-k=5, …"
+        "--rule",
+        metavar="RULE",
+        help=f"choose the labels of each row by a rule: {OWN_RULE} (the one that was fitted), {', '.join(RULES)}, "
+        "top-k=5, …",
     )
     group.add_argument(
         "--threshold", type=float, metavar="T", help="labels from this probability on (score, if not calibrated)"

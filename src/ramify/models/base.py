@@ -172,8 +172,8 @@ class Model(Estimator, Config):
 
         Parameters
         ----------
-        rule : such as ``MaximizeF1()`` or "top-k=3"; None: the one fitted by `calibrate`. A model without one assigns
-            labels whose raw score reaches `threshold`, and warns.
+        rule : such as ``MaximizeF1()`` or "top-k=3", as fitted if `calibrate` fitted this one; None: the one fitted by
+            `calibrate`. A model without one assigns labels whose raw score reaches `threshold`, and warns.
         allow, deny : labels that the rule may choose from, as in `predict_topk`
         """
         chosen = choose_labels(self, self._check_predict_inputs(X), rule, allow, deny)
@@ -189,7 +189,7 @@ class Model(Estimator, Config):
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
         return Ranking.trusted(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
 
-    def explain(self, x: Any, label: Any = None, *, without: Sequence[str] = ()) -> Explanation:
+    def explain(self, x: Any, label: Any = None, *, without: str | Sequence[str] = ()) -> Explanation:
         """Explain the score of a label for one sample; None: of its best label.
 
         Linear models give the exact contribution of each term at each level of the tree; others the difference that
