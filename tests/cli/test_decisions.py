@@ -170,6 +170,11 @@ def test_labels(files, run, tmp_path):
         for line in run("labels", str(tmp_path / "named"), "--find", "module:abc", "--json").out.splitlines()
     ]
     assert rows[0]["name"] == f"name of {rows[0]['label']}"
+    (tmp_path / "other.tsv").write_text("http://example.org/1\tone\n")
+    error = run("labels", "model", "--set", str(tmp_path / "other.tsv"), status=1).err
+    assert "a name for none of the" in error
+    assert "not 'http://example.org/1'" in error
+    assert ramify.load(files / "model").catalogue_.get_entry("http://example.org/1") is None  # as it was
 
 
 def test_explain(files, run, tmp_path):
@@ -255,6 +260,12 @@ def test_groups_are_measured_as_the_whole(run, tmp_path):
     assert values.pop("by") == {"en": values}  # the metrics of Annif, too
     shown = run("evaluate", "model", "test.jsonl", "--by", "lang", "--rule", "top-k=2").out
     assert "by lang" in shown
+
+
+def test_groups_by_a_field_that_is_not_there(run):
+    error = run("evaluate", "model", "test.jsonl", "--by", "language", status=1).err
+    assert "no line of" in error
+    assert "has a field 'language'; there are text, labels, lang" in error
 
 
 def test_the_card_of_a_calibrated_model(run, tmp_path):

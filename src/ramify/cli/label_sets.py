@@ -66,9 +66,4 @@ def _filter(model: Model, args: argparse.Namespace) -> LabelFilter | None:
 
 def given_labels(model: Model, given: list[str]) -> list[Any]:
     """Labels of the command line; integers where the labels of the model are integers."""
-    known = model.labels_.ids
-    return [int(text) if text not in known and _is_int(text) and int(text) in known else text for text in given]
-
-
-def _is_int(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
+    return [model.labels_.from_text(text) for text in given]

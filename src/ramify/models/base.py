@@ -228,7 +228,7 @@ class Model(Estimator, Config):
     def set_catalogue(self, catalogue: Any) -> Self:
         """Give names to the labels, as `label_catalogue` of `fit` does; None removes them."""
         self._check_fitted()
-        self.catalogue_ = None if catalogue is None else LabelCatalogue.of(catalogue)
+        self.catalogue_ = LabelCatalogue.for_labels(catalogue, self.labels_)
         return self
 
     @property
@@ -312,9 +312,9 @@ class Model(Estimator, Config):
 
     def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
         self.check_params()
-        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         inputs = check_inputs(X)
         Y, labels = encode_labels(y, len(inputs))
+        catalogue = LabelCatalogue.for_labels(label_catalogue, labels)
         if len(inputs) == 0:
             raise DataError("X has no rows; there is nothing to train on")
         if Y.nnz == 0:

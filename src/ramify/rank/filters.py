@@ -80,7 +80,8 @@ def _mask(given: Iterable[Label], labels: LabelVocabulary, catalogue: LabelCatal
     for label in given:
         found = [label] if label in labels.ids else []
         if not found and catalogue is not None and isinstance(label, str):
-            found = [other for other in catalogue.by_name.get(label.casefold(), []) if other in labels.ids]
+            named = map(labels.from_text, catalogue.by_name.get(label.casefold(), []))  # a file has texts
+            found = [other for other in named if other in labels.ids]
         if not found:
             raise DataError(f"{what}: the model knows no label {label!r}, nor has its catalogue a label of this name")
         mask[[labels.ids[other] for other in found]] = True
