@@ -62,9 +62,10 @@ def test_label_sets(files, run):
     expected = model.predict_sets(data.texts, rule="maximize-f1").labels()
     assert [[e["label"] for e in row] for row in found] == [[label for label, _ in row] for row in expected]
     assert {len(row) for row in rows_of(run("predict", "model", "test.jsonl", "--rule", "top-k=3"))} == {3}
-    assert run("predict", "model", "test.jsonl", "--rule", "default").out == run(
-        "predict", "model", "test.jsonl", "--rule", "maximize-f1"
-    ).out  # the fitted one
+    assert (
+        run("predict", "model", "test.jsonl", "--rule", "default").out
+        == run("predict", "model", "test.jsonl", "--rule", "maximize-f1").out
+    )  # the fitted one
     assert expected == model.predict_sets(data.texts).labels()
     found = rows_of(run("predict", "model", "test.jsonl", "--threshold", "0.4"))
     assert all(entry["score"] >= 0.4 for row in found for entry in row)

@@ -79,7 +79,9 @@ def test_mappings_and_labels_that_are_no_texts():
 
 def test_a_catalogue_of_other_labels(tmp_path):
     model = ramify.Popular(verbose=0)
-    with pytest.warns(UserWarning, match="none of the labels: the model has labels such as 3, the catalogue such as 'x'"):
+    with pytest.warns(
+        UserWarning, match="none of the labels: the model has labels such as 3, the catalogue such as 'x'"
+    ):
         model.fit(["a", "b"], [[3], [4]], label_catalogue={"x": "name"})
     with pytest.warns(UserWarning, match="names none of the labels"):
         model.set_catalogue({"x": "name"})

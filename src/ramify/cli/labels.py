@@ -20,8 +20,11 @@ def labels(args: argparse.Namespace) -> None:
         catalogue = LabelCatalogue.read(args.set)
         known = sum(catalogue.get_entry(label) is not None for label in model.labels_)
         if not known:
-            shown = f"such as {str(model.labels_[0])!r}" + (f", not {next(iter(catalogue))!r}" if len(catalogue) else "")
-            raise DataError(f"{args.set} has a name for none of the {model.n_labels:,} labels of {args.model}, {shown}")
+            other = f", not {next(iter(catalogue))!r}" if len(catalogue) else ""
+            raise DataError(
+                f"{args.set} has a name for none of the {model.n_labels:,} labels of {args.model}, such as "
+                f"{str(model.labels_[0])!r}{other}"
+            )
         model.set_catalogue(catalogue).save(args.out or args.model)
         print_message(f"{known:,} of {model.n_labels:,} labels have a name; saved to {args.out or args.model}")
         return

@@ -126,7 +126,7 @@ class LabelCatalogue(Mapping[Label, LabelEntry]):
 
     @classmethod
     def for_labels(cls, given: Any, labels: Iterable[Label]) -> LabelCatalogue | None:
-        """Return `of` what is given, if anything; warns if it knows none of the labels, such as ids written otherwise."""
+        """Return `of` what is given, if anything; warns if it knows none of the labels, as their ids are others."""
         if given is None:
             return None
         catalogue = cls.of(given)

@@ -66,7 +66,7 @@ class DecisionRule(ABC):
         return False
 
     def is_fitted_by(self, fitted: DecisionRule | None) -> bool:
-        """Whether another rule is this one, fitted: of the same kind and parameters, while this one is as it was made."""
+        """Whether another rule is this one after `fit`: of its kind and parameters, while this one is not fitted."""
         if type(fitted) is not type(self):
             return False
         made = {f.name: f.default for f in fields(self) if f.name in self.found_by_fit}

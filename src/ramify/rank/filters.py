@@ -121,7 +121,7 @@ def select(ids: IntArray, scores: FloatArray, chosen: BoolArray, k: int) -> tupl
 
 def fill_up(ids: IntArray, scores: FloatArray, label_filter: LabelFilter, counts: AnyArray) -> None:
     """Put allowed labels, the most frequent first, into the padding of a ranking (n, k), below all others."""
-    if ids.shape[1] == 0 or np.all(ids[:, -1] >= 0):
+    if ids.shape[1] == 0 or ids[:, -1].min(initial=0) >= 0:
         return
     by_frequency = label_filter.ids[np.argsort(-counts[label_filter.ids], kind="stable")]
     for row in np.flatnonzero(ids[:, -1] < 0):
