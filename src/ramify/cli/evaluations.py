@@ -63,7 +63,7 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
         confidence=args.ci,
         threads=args.threads,
     )
-    # Without the training labels, labels that occur in no prediction would pass for labels that the model does not know.
+    # Without the training labels, those that occur in no prediction would pass for labels that the model does not know.
     return result if y_train is not None else dataclasses.replace(result, unseen_fraction=0.0)
 
 

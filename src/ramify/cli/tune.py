@@ -159,7 +159,7 @@ def _trainer(base: Model, data: Dataset, rows: Any, validation: Dataset, seed: i
 
     def train(settings: Settings, n_samples: int) -> float:
         subset = data.subset(np.sort(order[:n_samples]))
-        model = _configured(base, settings).fit(subset.inputs, subset.labels())
+        model = _configured(base, settings).fit(subset.inputs, subset.labels(), sample_weight=subset.sample_weight)
         return 100 * model.score(validation.inputs, truth)
 
     return train

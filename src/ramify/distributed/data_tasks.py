@@ -49,8 +49,9 @@ def read_file(job: Job) -> dict[str, Any]:
     counts: list[int] = []
     keys: list[str | int | None] = []
     for record in iter_records(path, format=found, options=record_options, bad=bad):
-        if record.weights is not None and not job.params.get("ignores_weights"):
-            raise DataError(f"{path}:{record.line}: weights of labels are not supported here; train in one process")
+        weights = record.sample_weight if record.weights is None else record.weights
+        if weights is not None and not job.params.get("ignores_weights"):
+            raise DataError(f"{path}:{record.line}: weights are not supported here; train in one process")
         texts.append(record.text)
         keys.append(record.id)
         row = dict.fromkeys(seen.setdefault(label, len(seen)) for label in record.labels)
