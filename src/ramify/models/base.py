@@ -406,7 +406,7 @@ class Model(Estimator, Config):
         """Open what `_save` wrote; raise `ModelFormatError` for anything that native code must not follow."""
 
 
-_KINDS = {"text": "texts", "fields": "text fields (or a frame)", "sparse": "sparse features", "dense": "dense features"}
+_KINDS = {"text": "texts", "fields": "dicts of text fields", "sparse": "sparse features", "dense": "dense features"}
 
 
 def check_state(store: Store, state: Any) -> dict[str, Any]:
