@@ -46,6 +46,7 @@ def test_probabilities_and_decision_rules(make, tmp_path):
         model.predict(TEXTS, rule="best")
     with pytest.raises(ValueError, match="has not been fitted"):
         model.predict(TEXTS, rule="target-recall=0.5")
+    assert (model.predict(TEXTS, rule="maximize-f1") != model.predict(TEXTS)).nnz == 0  # as it was fitted
     model.fit(TEXTS, LABELS)  # another model: its scores have other probabilities
     assert not model.is_calibrated
     assert model.rule_ is None

@@ -132,6 +132,8 @@ def test_searches_with_lists_of_labels():
 def test_halving_search():
     search = HalvingGridSearchCV(pipeline(), {"model__beam_size": [1, 5]}, cv=2, min_resources=18)
     assert search.fit(TEXTS, binarized()).best_params_["model__beam_size"] in (1, 5)
+    search.set_params(cv=KFold(2))
+    assert search.fit(TEXTS, LABELS).best_estimator_.classes_.tolist() == ["egg", "fox", "hen", "red", "whale"]
 
 
 def test_cross_val_predict():
@@ -174,6 +176,13 @@ def test_frame_with_two_text_columns():
     assert columns.fit(frame).get_feature_names_out()[0].startswith("title__")
     with pytest.raises(ValueError, match="sparse matrices"):
         ramify.Tfidf().set_output(transform="pandas")
+
+
+def test_weights_that_are_no_numbers():
+    with pytest.raises(
+        ramify.DataError, match="sample_weight must be numbers, one for each of the 36 rows; got 'balanced'"
+    ):
+        ramify.Popular().fit(TEXTS, LABELS, sample_weight="balanced")
 
 
 def test_errors_are_those_of_scikit_learn():

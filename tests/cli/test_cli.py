@@ -358,11 +358,48 @@ def test_train_matches_weights_to_labels_by_name(tmp_path):
     assert predictions[0] == predictions[1]
 
 
-def test_train_warns_about_unused_weights(tmp_path, capsys):
+@pytest.mark.parametrize("suffix", ["jsonl", "tsv", "csv", "parquet"])
+def test_weights_of_samples(suffix, tmp_path, capsys):
+    """Files of every kind have them, every model uses them."""
+    path, given = tmp_path / "given.jsonl", [0.5, None, 3]
+    rows = [
+        {"text": row["text"], "labels": row["labels"], "sample_weight": w}
+        for row, w in zip(WEIGHTED, given, strict=True)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["data", "convert", str(path), str(tmp_path / f"all.{suffix}")]) == 0
+    data = ramify.read(tmp_path / f"all.{suffix}")
+    assert data.sample_weight.tolist() == [0.5, 1, 3]
+    assert data.subset([2, 0]).sample_weight.tolist() == [3, 0.5]
+    for kind, cls in (("xr-linear", ramify.XRLinear), ("knn", ramify.KNN)):
+        assert main(["train", kind, str(tmp_path / f"all.{suffix}"), "--out", str(tmp_path / "m"), "--quiet"]) == 0
+        found = ramify.load(tmp_path / "m").predict_topk(data.texts, 3)
+        expected = cls(verbose=0).fit(data.texts, data.labels(), sample_weight=[0.5, 1, 3])
+        assert np.array_equal(expected.predict_topk(data.texts, 3).scores, found.scores)
+        unweighted = cls(verbose=0).fit(data.texts, data.labels())
+        assert not np.array_equal(unweighted.predict_topk(data.texts, 3).scores, found.scores)
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"), [(-1, "from 0"), ("heavy", "from 0"), (True, "from 0"), ([1], "from 0")]
+)
+def test_bad_weights_of_samples(weight, message, tmp_path, capsys):
+    path = tmp_path / "bad.jsonl"
+    path.write_text(json.dumps({"text": "a", "labels": ["b"], "sample_weight": weight}) + "\n")
+    assert main(["train", "popular", str(path), "--out", str(tmp_path / "m")]) == 1
+    assert f"is not a finite number {message}" in capsys.readouterr().err
+
+
+def test_weights_of_labels_reach_models_that_take_those_of_samples(tmp_path, capsys):
     path = tmp_path / "weighted.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in WEIGHTED))
-    assert main(["train", "popular", str(path), "--out", str(tmp_path / "m"), "--quiet"]) == 0
-    assert capsys.readouterr().err == "warning: popular does not use the weights of weighted.jsonl\n"
+    path.write_text("".join(json.dumps({**row, "sample_weight": 2}) + "\n" for row in WEIGHTED))
+    assert main(["train", "knn", str(path), "--out", str(tmp_path / "m"), "--quiet"]) == 0
+    assert "the weight of a sample of weighted.jsonl is the mean of its weights" in capsys.readouterr().err
+    data = ramify.read(path)
+    assert data.mean_relevance().tolist() == [1.75, 1, 4.5]
+    expected = ramify.KNN(verbose=0).fit(data.texts, data.labels(), sample_weight=[3.5, 2, 9])
+    found = ramify.load(tmp_path / "m").predict_topk(data.texts, 3)
+    assert np.array_equal(expected.predict_topk(data.texts, 3).scores, found.scores)
 
 
 @pytest.mark.parametrize(("error", "shown"), [

@@ -62,6 +62,11 @@ def test_label_sets(files, run):
     expected = model.predict_sets(data.texts, rule="maximize-f1").labels()
     assert [[e["label"] for e in row] for row in found] == [[label for label, _ in row] for row in expected]
     assert {len(row) for row in rows_of(run("predict", "model", "test.jsonl", "--rule", "top-k=3"))} == {3}
+    assert (
+        run("predict", "model", "test.jsonl", "--rule", "default").out
+        == run("predict", "model", "test.jsonl", "--rule", "maximize-f1").out
+    )  # the fitted one
+    assert expected == model.predict_sets(data.texts).labels()
     found = rows_of(run("predict", "model", "test.jsonl", "--threshold", "0.4"))
     assert all(entry["score"] >= 0.4 for row in found for entry in row)
     found = rows_of(run("predict", "model", "test.jsonl", "--k", "2", "--probabilities"))
@@ -95,6 +100,10 @@ def test_calibrate(files, run, tmp_path):
     said = run("calibrate", "raw", "test.jsonl", "--rule", "target-recall=0.3", "--out", str(tmp_path / "new")).err
     assert "calibrated on 200 rows" in said
     assert ramify.load(tmp_path / "new").rule_.threshold is not None
+    new = str(tmp_path / "new")
+    shown = run("evaluate", new, "test.jsonl", "--rule", "target-recall").out
+    assert shown == run("evaluate", new, "test.jsonl", "--rule", "target-recall=0.3").out
+    assert "has not been fitted" in run("evaluate", new, "test.jsonl", "--rule", "target-recall=0.4", status=1).err
     assert not ramify.load(files / "raw").is_calibrated
     assert (
         "cannot be guaranteed" in run("calibrate", "raw", "test.jsonl", "--rule", "target-recall=0.999", status=1).err
@@ -162,6 +171,11 @@ def test_labels(files, run, tmp_path):
         for line in run("labels", str(tmp_path / "named"), "--find", "module:abc", "--json").out.splitlines()
     ]
     assert rows[0]["name"] == f"name of {rows[0]['label']}"
+    (tmp_path / "other.tsv").write_text("http://example.org/1\tone\n")
+    error = run("labels", "model", "--set", str(tmp_path / "other.tsv"), status=1).err
+    assert "a name for none of the" in error
+    assert "not 'http://example.org/1'" in error
+    assert ramify.load(files / "model").catalogue_.get_entry("http://example.org/1") is None  # as it was
 
 
 def test_explain(files, run, tmp_path):
@@ -247,6 +261,12 @@ def test_groups_are_measured_as_the_whole(run, tmp_path):
     assert values.pop("by") == {"en": values}  # the metrics of Annif, too
     shown = run("evaluate", "model", "test.jsonl", "--by", "lang", "--rule", "top-k=2").out
     assert "by lang" in shown
+
+
+def test_groups_by_a_field_that_is_not_there(run):
+    error = run("evaluate", "model", "test.jsonl", "--by", "language", status=1).err
+    assert "no line of" in error
+    assert "has a field 'language'; there are text, labels, lang" in error
 
 
 def test_the_card_of_a_calibrated_model(run, tmp_path):

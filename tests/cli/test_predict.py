@@ -44,6 +44,14 @@ def test_unknown_output_formats_are_refused_first(model, tmp_path, capsys):
     assert "predictions are not written as .xlsx" in output(capsys, "predict", model, "-", "--out", "a.xlsx", code=1)
 
 
+def test_saved_predictions_do_not_tell_which_labels_were_seen(model, train, tmp_path, capsys):
+    output(capsys, "predict", model, train, "--k", "1", "--out", tmp_path / "p.jsonl")
+    arguments = ["evaluate", tmp_path / "p.jsonl", train, "--ks", "1"]
+    assert "unknown to the model" not in output(capsys, *arguments)
+    assert "add --train" in output(capsys, *arguments, "--protocol", "seen", code=1)
+    output(capsys, *arguments, "--protocol", "seen", "--train", train)
+
+
 def test_saved_predictions_are_matched_by_id(model, tmp_path, capsys):
     rows = [{"id": i, "text": t, "labels": y} for i, (t, y) in enumerate(zip(TEXTS[:9], LABELS[:9], strict=True))]
     data, reverse = write_rows(tmp_path / "d.jsonl", rows), write_rows(tmp_path / "r.jsonl", rows[::-1])
@@ -54,6 +62,12 @@ def test_saved_predictions_are_matched_by_id(model, tmp_path, capsys):
     few = write_rows(tmp_path / "f.jsonl", rows[:3])
     output(capsys, "predict", model, few, "--out", tmp_path / "p.jsonl")
     assert "no prediction for the id 3" in output(capsys, "evaluate", tmp_path / "p.jsonl", data, code=1)
+    repeated = [{**row, "id": "same"} for row in rows]
+    output(capsys, "predict", model, write_rows(tmp_path / "s.jsonl", repeated), "--out", tmp_path / "p.jsonl")
+    in_order = json.loads(output(capsys, "evaluate", tmp_path / "p.jsonl", tmp_path / "s.jsonl", "--json"))
+    assert in_order == values[0]  # the same ids in the same order: row by row
+    found = output(capsys, "evaluate", tmp_path / "p.jsonl", data, code=1)
+    assert "the id 'same' occurs twice" in found
     (tmp_path / "x.jsonl").write_text('{"text": 3}\n')
     assert "not a prediction" in output(capsys, "evaluate", tmp_path / "x.jsonl", data, code=1)
 

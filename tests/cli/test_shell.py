@@ -41,6 +41,22 @@ def test_tables():
     assert r"a\_b|c & 1 \% \\" in format_table(rows, "latex")
 
 
+def test_numbers_in_csv_are_those_of_programs():
+    assert format_table([["rows", "labels"], ["1,035", "a,b"], ["0.5", "12,345,678"]], "csv").splitlines() == [
+        "rows,labels", '1035,"a,b"', "0.5,12345678"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("style", "titled"), [("csv", False), ("markdown", True), ("latex", True)])
+def test_tables_after_one_another_are_separate(style, titled, model, train, capsys):
+    """In Markdown and CSV tables without an empty line between them are one table."""
+    shown = output(capsys, "evaluate", model, train, "--table", style, "--ks", "1", "--deciles")
+    first, *rest = shown.split("\n\n")
+    assert rest
+    assert "decile" not in first
+    assert ("by label frequency decile" in shown) == titled
+
+
 def test_propensity_constants(model, train, capsys):
     by_name = output(capsys, "evaluate", model, train, "--propensity", "amazon", "--json")
     assert output(capsys, "evaluate", model, train, "--propensity", "0.6,2.6", "--json") == by_name

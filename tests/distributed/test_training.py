@@ -158,6 +158,9 @@ def test_what_cannot_be_done_is_refused(tmp_path):
     with pytest.raises(ramify.DataError, match=r"dense\.npz: its features are dense"):
         small().fit_files(tmp_path / "dense.npz", **options)
     assert not (tmp_path / "work" / "log.jsonl").exists()
+    weighted = write_files(tmp_path / "weighted", [{**row, "sample_weight": 2.0} for row in rows], (10,))
+    with pytest.raises(ramify.DataError, match="sample_weight is not supported"):
+        small().fit_files(weighted, **options)
     with pytest.raises(ValueError, match="functions of Tfidf"):
         small(features=ramify.Tfidf(tokenizer=str.split)).fit_files(pattern, **options)
     with pytest.raises(TypeError, match="XRLinear"):

@@ -77,6 +77,23 @@ def test_mappings_and_labels_that_are_no_texts():
         catalogue["nine"]
 
 
+def test_a_catalogue_of_other_labels(tmp_path):
+    model = ramify.Popular(verbose=0)
+    with pytest.warns(
+        UserWarning, match="none of the labels: the model has labels such as 3, the catalogue such as 'x'"
+    ):
+        model.fit(["a", "b"], [[3], [4]], label_catalogue={"x": "name"})
+    with pytest.warns(UserWarning, match="names none of the labels"):
+        model.set_catalogue({"x": "name"})
+
+
+def test_labels_that_are_integers_have_names_from_files(tmp_path):
+    (tmp_path / "names.tsv").write_text("3\twhale\n4\tfox\n")
+    model = ramify.Popular(verbose=0).fit(["a", "b"], [[3], [4]], label_catalogue=tmp_path / "names.tsv")
+    assert model.predict_topk(["a"], 2, allow=["Whale"]).labels() == [[(3, pytest.approx(0.5))]]
+    assert model.predict_topk(["a"], 2, deny=["whale"]).labels(names="en") == [[("fox", pytest.approx(0.5))]]
+
+
 def test_saved_and_damaged(tmp_path):
     catalogue = LabelCatalogue({7: "seven", ("a", 1): {"label_de": "Paar"}, "\ud800": LabelEntry({"": "odd"})})
     with StoreWriter(tmp_path / "m") as writer:

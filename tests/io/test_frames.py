@@ -156,7 +156,7 @@ def test_objects_with_an_array():
     assert encode_labels(Wrapped([[1, 0], [1, 1]]))[0].nnz == 3
     assert check_inputs(np.array([[1, 2]], object)).data.tolist() == [[1.0, 2.0]]
     assert check_inputs(np.array([["a"], ["b"]])).data == ["a", "b"]
-    with pytest.raises(ramify.DataError, match="2 columns that are not numbers"):
+    with pytest.raises(ramify.DataError, match=r"2 columns that are not numbers.*pass a data frame"):
         check_inputs(np.array([["a", "b"]]))
 
 

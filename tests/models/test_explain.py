@@ -98,6 +98,7 @@ def test_forms(data, pydoc):
     model.calibrate(new[:300], [row["labels"] if isinstance(row, dict) else [y[0][0]] for row in new[:300]])
     text = "Return <the> sum & product of an array, as an array."
     explanation = model.explain(text, without=["array"])
+    assert model.explain(text, without="array").without == explanation.without
     assert explanation.label == model.predict_topk([text], 1).labels()[0][0][0]
     assert explanation.name == f"name of {explanation.label}"
     assert model.explain(text, explanation.name).label == explanation.label

@@ -14,6 +14,7 @@ from ramify.models import xrlinear
 from ramify.models.hybrid.pairs import ABSENT, OWN, feature_names, make_pairs, raise_some
 from ramify.models.hybrid.stacking import OutOfFold, fold_rows, hide_labels
 from ramify.rank.evidence import Evidence
+from ramify.rank.frequency import LEAST
 
 
 def names_of(labels):
@@ -116,6 +117,34 @@ def test_members_search_the_allowed_labels_where_none_of_them_is_a_candidate():
     model.fit(texts, labels, label_catalogue=names)
     ranking = model.predict_topk([f"solar cells and {word}" for word in ("ocean", "whale", "energy")], 1, allow=unseen)
     assert [row[0][0] for row in ranking.labels()] == ["a", "b", "c"]
+
+
+def test_the_best_labels_do_not_depend_on_how_many_are_asked_for(data, fitted):
+    texts = data[1][0]
+    few = fitted.predict_topk(texts, 20)
+    for k in (100, 300):
+        many = fitted.predict_topk(texts, k)
+        assert np.array_equal(many.ids[:, :20], few.ids)
+        assert np.array_equal(many.scores[:, :20], few.scores)
+    assert (many.ids >= 0).all()
+    assert np.all(np.diff(many.scores, axis=1) < 0)
+
+
+def test_scores_of_allowed_labels_do_not_depend_on_each_other(data, fitted):
+    texts = data[1][0]
+    random = np.random.default_rng(0)
+    some = [fitted.labels_[int(i)] for i in random.choice(fitted.n_labels, 10, replace=False)]
+    together = fitted.predict_topk(texts[:20], 10, allow=some)
+    by_label = [dict(row) for row in together.labels()]
+    for label in some:
+        alone = fitted.predict_topk(texts[:20], 1, allow=[label]).scores[:, 0]
+        assert alone == pytest.approx([row[label] for row in by_label], rel=1e-5)
+    everything = fitted.predict_topk(texts[:20], 100).labels()
+    plain = [{label: score for label, score in row if score >= LEAST} for row in everything]
+    both = zip(by_label, plain, strict=True)
+    own = [(row[label], other[label]) for row, other in both for label in row.keys() & other.keys()]
+    assert 0 < len(own) < 200
+    assert [a for a, _ in own] == pytest.approx([b for _, b in own], rel=1e-5)
 
 
 def test_odds_are_raised_up_to_the_best_of_a_row():

@@ -10,7 +10,7 @@ import ramify
 from ramify.io.store import Store, StoreWriter
 from ramify.rank.conformal import hoeffding_bentkus, largest_mean
 from ramify.rank.decision_rule import HeldOut, mean_f1
-from ramify.rank.decisions import RULES, load_rule, parse_rule
+from ramify.rank.decisions import RULES, MaximizeF1, Threshold, TopK, load_rule, parse_rule, requested_rule
 
 
 def held_out(n, seed=0, k=15, n_labels=40):
@@ -158,6 +158,22 @@ def test_rules_that_must_be_fitted_say_so():
     for name in ("threshold", "top-k", "target-recall", "target-precision", "per-label-threshold"):
         with pytest.raises(ValueError, match="has not been fitted; pass it to calibrate"):
             RULES[name]().choose(data.ids, data.probabilities)
+
+
+def test_requests_name_the_fitted_rule():
+    data = held_out(400)
+    for name, cls in RULES.items():
+        fitted = cls(0.05).fit(data) if cls.has_guarantee else cls().fit(data)
+        named = [name, "default", f"{name}=0.05"] if cls.has_guarantee else [name, "default", cls()]
+        for rule in named:
+            assert requested_rule(rule, fitted) is fitted, rule
+        if cls.has_guarantee:
+            assert requested_rule(cls(0.2), fitted) == cls(0.2)  # another promise
+    assert requested_rule("threshold=0.3", Threshold(0.4)) == Threshold(0.3)
+    assert requested_rule("top-k", Threshold(0.4)) == TopK()
+    assert requested_rule("maximize-f1", None) == MaximizeF1()
+    with pytest.raises(ValueError, match="no decision rule of its own"):
+        requested_rule("default", None)
 
 
 def test_padding_is_never_chosen():

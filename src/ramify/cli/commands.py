@@ -139,7 +139,7 @@ def evaluate_model(args: argparse.Namespace) -> None:
         _evaluate_otherwise(args, data)
         return
     results: dict[str, Evaluation] = {}
-    for name in args.models:
+    for name in dict.fromkeys(args.models):
         if Path(name).is_file():
             results[name] = evaluate_predictions(name, data, args)
         else:
@@ -181,7 +181,7 @@ def _print_deciles(result: Evaluation, args: argparse.Namespace) -> None:
     shown = [name for name in ("P@1", "P@5", "nDCG@5", "PSP@5", "R@10", "R@100", "macro-F1") if name in deciles]
     rows = [["decile", *shown], *([str(i + 1), *(f"{deciles[name][i]:.2f}" for name in shown)] for i in range(10))]
     title = "by label frequency decile, 1 is the most frequent; deciles sum to the total, except F1"
-    print_table(rows, title=title, style=args.table)
+    print_table(rows, title=title, style=args.table, is_first=False)
 
 
 def _values(result: Evaluation, args: argparse.Namespace) -> dict[str, Any]:
@@ -284,10 +284,10 @@ def print_evaluation(result: Evaluation, style: str = "text") -> None:
     print_table(result.table(), style=style)
     if result.intervals:
         rows = [[name, f"{low:.2f} to {high:.2f}"] for name, (low, high) in result.intervals.items()]
-        print_table([["metric", "confidence interval"], *rows], style=style)
+        print_table([["metric", "confidence interval"], *rows], style=style, is_first=False)
     if result.reliability is not None:
         for title, table in result.reliability.tables().items():
-            print_table(table, title=title, style=style)
+            print_table(table, title=title, style=style, is_first=False)
     for note in result.notes() if style == "text" else ():
         print(note)
 

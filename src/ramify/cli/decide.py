@@ -73,9 +73,14 @@ def read_groups(args: argparse.Namespace, n_rows: int) -> dict[str, LongArray]:
         if detect_format(path) != "jsonl":
             raise DataError("--by reads a field of JSON Lines; convert the file with `ramify data convert`")
         rows: dict[str, list[int]] = {}
+        known: dict[str, None] = {}
         lines = (line for _, line in read_lines(path, args.encoding, BadLines(path, skip=False)) if line.strip())
         for row, line in enumerate(lines):
-            rows.setdefault(str(json.loads(line).get(args.by, "(none)")), []).append(row)
+            values = json.loads(line)
+            known.update(dict.fromkeys(values))
+            rows.setdefault(str(values.get(args.by, "(none)")), []).append(row)
+    if args.by not in known:
+        raise DataError(f"no line of {args.file} has a field {args.by!r}; there are {', '.join(known)}")
     if sum(map(len, rows.values())) != n_rows:
         raise DataError("--by cannot be combined with skipped lines: the rows do not match")
     return {value: np.array(found) for value, found in sorted(rows.items())}
@@ -91,7 +96,7 @@ def print_groups(groups: dict[str, LongArray], results: dict[str, Evaluation | N
         [v, f"{len(groups[v]):,}", *(f"{r[name]:.2f}" if name in r else "" for name in names)]
         for v, r in values.items()
     ]
-    print_table(table, title=f"by {args.by}", style=args.table)
+    print_table(table, title=f"by {args.by}", style=args.table, is_first=False)
 
 
 def print_annif(ranking: Ranking, data: Dataset, args: argparse.Namespace) -> None:

@@ -48,8 +48,12 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
     """Compare a file of predictions with labeled data, row by row, or by id where both have ids."""
     if args.filter:
         raise ValueError("--filter is for models; saved predictions are evaluated as they are")
+    if unseen(args) == "drop" and not args.train:
+        raise ValueError(
+            "saved predictions do not tell which labels the model has seen: add --train, or leave out --protocol seen"
+        )
     ranking, y_train = saved_ranking(path, data, args)
-    return evaluate(
+    result = evaluate(
         ranking,
         data.labels(),
         y_train,
@@ -59,6 +63,8 @@ def evaluate_predictions(path: str, data: Dataset, args: argparse.Namespace) -> 
         confidence=args.ci,
         threads=args.threads,
     )
+    # Without the training labels, those that occur in no prediction would pass for labels that the model does not know.
+    return result if y_train is not None else dataclasses.replace(result, unseen_fraction=0.0)
 
 
 def saved_ranking(path: str, data: Dataset, args: argparse.Namespace) -> tuple[Ranking, list[list[Any]] | None]:
@@ -71,8 +77,13 @@ def saved_ranking(path: str, data: Dataset, args: argparse.Namespace) -> tuple[R
 def align_predictions(path: str, data: Dataset) -> Ranking:
     """Read a file of predictions in the order of the rows of the data: by id where both have ids."""
     ranking, ids = read_predictions(path)
-    if ids is not None and data.ids is not None:
+    if ids is not None and data.ids is not None and [str(i) for i in ids] != [str(i) for i in data.ids]:
         row_of = {str(i): row for row, i in enumerate(ids)}
+        if len(row_of) < len(ids):
+            repeated = next(i for row, i in enumerate(ids) if row_of[str(i)] != row)
+            raise DataError(
+                f"{path}: the id {repeated!r} occurs twice, so the rows of {data.name} cannot be told apart"
+            )
         missing = next((i for i in data.ids if str(i) not in row_of), None)
         if missing is not None:
             raise DataError(f"{path}: no prediction for the id {missing!r} of {data.name}")

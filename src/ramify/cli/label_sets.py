@@ -9,7 +9,7 @@ from typing import Any
 from ramify.base.errors import DataError
 from ramify.base.ranking import Ranking
 from ramify.models.base import Model
-from ramify.rank.decisions import RULES, Threshold
+from ramify.rank.decisions import OWN_RULE, RULES, Threshold
 from ramify.rank.filters import LabelFilter
 
 
@@ -18,7 +18,10 @@ def add_label_set_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("label sets and filters")
     group.add_argument("--probabilities", action="store_true", help="probabilities in place of raw scores")
     group.add_argument(
-        "--rule", metavar="RULE", help=f"choose the labels of each row by a rule: {', '.join(RULES)}, top-k=5, …"
+        "--rule",
+        metavar="RULE",
+        help=f"choose the labels of each row by a rule: {OWN_RULE} (the one that was fitted), {', '.join(RULES)}, "
+        "top-k=5, …",
     )
     group.add_argument(
         "--threshold", type=float, metavar="T", help="labels from this probability on (score, if not calibrated)"
@@ -63,9 +66,4 @@ def _filter(model: Model, args: argparse.Namespace) -> LabelFilter | None:
 
 def given_labels(model: Model, given: list[str]) -> list[Any]:
     """Labels of the command line; integers where the labels of the model are integers."""
-    known = model.labels_.ids
-    return [int(text) if text not in known and _is_int(text) and int(text) in known else text for text in given]
-
-
-def _is_int(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
+    return [model.labels_.from_text(text) for text in given]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from ramify.base.errors import DataError
 from ramify.cli.output import print_message, print_table
 from ramify.io.catalogue import LabelCatalogue
 from ramify.models import load
@@ -18,6 +19,12 @@ def labels(args: argparse.Namespace) -> None:
     if args.set:
         catalogue = LabelCatalogue.read(args.set)
         known = sum(catalogue.get_entry(label) is not None for label in model.labels_)
+        if not known:
+            other = f", not {next(iter(catalogue))!r}" if len(catalogue) else ""
+            raise DataError(
+                f"{args.set} has a name for none of the {model.n_labels:,} labels of {args.model}, such as "
+                f"{str(model.labels_[0])!r}{other}"
+            )
         model.set_catalogue(catalogue).save(args.out or args.model)
         print_message(f"{known:,} of {model.n_labels:,} labels have a name; saved to {args.out or args.model}")
         return

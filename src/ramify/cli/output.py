@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Sequence
 
 from ramify.io.dataset import SkippedLine
 
 STYLES = ("text", "csv", "markdown", "latex")
+_GROUPED = re.compile(r"\d{1,3}(,\d{3})+")
+"""Numbers as people read them; programs that read CSV do not."""
 
 
 def print_table(
-    rows: Sequence[Sequence[str]], title: str | None = None, header: bool = True, style: str = "text"
+    rows: Sequence[Sequence[str]],
+    title: str | None = None,
+    header: bool = True,
+    style: str = "text",
+    is_first: bool = True,
 ) -> None:
-    """Print rows as a table; with `header`, the first row is the header."""
+    """Print rows as a table; with `header`, the first row is the header.
+
+    An empty line separates a table that is not the first one from those before it, in CSV, Markdown and LaTeX.
+    """
     if style != "text":
-        print(format_table(rows, style))
+        lines = [] if is_first else [""]
+        if title and style != "csv":
+            lines += [f"**{title}**", ""] if style == "markdown" else [f"% {title}"]
+        print("\n".join([*lines, format_table(rows, style)]))
         return
     if sys.stdout.isatty():
         from rich.console import Console
@@ -49,7 +62,8 @@ def format_table(rows: Sequence[Sequence[str]], style: str) -> str:
     """Format rows, header first, as CSV, Markdown or LaTeX (with booktabs)."""
     if style == "csv":
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows(rows)
+        plain = ([cell.replace(",", "") if _GROUPED.fullmatch(cell) else cell for cell in row] for row in rows)
+        csv.writer(out, lineterminator="\n").writerows(plain)
         return out.getvalue().rstrip("\n")
     head, *body = rows
     if style == "markdown":

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ramify.base.errors import DataError
+from ramify.base.types import FloatArray
 from ramify.cli.output import print_message
 from ramify.io.catalogue import LabelCatalogue
 from ramify.io.dataset import Dataset
@@ -166,8 +167,8 @@ def fit_model(model: Model, data: Dataset, options: dict[str, Any], catalogue: L
     has_columns = data.X is not None
     if data.relevance is not None and model.uses_relevance:
         options["relevance"] = data.relevance if has_columns else data.encoded_relevance()
-    elif data.relevance is not None:
-        print_message(f"warning: {model.kind} does not use the weights of {data.name}")
+    if (weights := sample_weights(model, data)) is not None:
+        options["sample_weight"] = weights
     if not has_columns:
         model.fit(data.inputs, data.labels(), label_catalogue=catalogue, **options)
         return
@@ -180,13 +181,25 @@ def fit_model(model: Model, data: Dataset, options: dict[str, Any], catalogue: L
     model.set_catalogue(catalogue)
 
 
+def sample_weights(model: Model, data: Dataset) -> FloatArray | None:
+    """Weights (n,) of the samples; a model that takes no weights of labels gets their mean for each sample."""
+    if data.relevance is None or model.uses_relevance:
+        return data.sample_weight
+    print_message(
+        f"{model.kind} takes no weights of labels: the weight of a sample of {data.name} is the mean of its weights"
+    )
+    mean = data.mean_relevance()
+    return mean if data.sample_weight is None else mean * data.sample_weight
+
+
 def fit_calibrated(
     model: Model, data: Dataset, options: dict[str, Any], catalogue: LabelCatalogue | None = None
 ) -> None:
     """Fit and calibrate without further data."""
-    if data.relevance is not None or options:
+    if (data.relevance is not None and model.uses_relevance) or options:
         raise DataError(
-            "--calibrate auto uses neither weights of the data file nor --label-features or --tree; name a file of "
+            "--calibrate auto uses neither weights of labels nor --label-features or --tree; name a file of "
             "held-out rows: --calibrate dev.jsonl"
         )
-    model.fit_calibrated(data.inputs, data.labels(), label_catalogue=catalogue)
+    weights = sample_weights(model, data)
+    model.fit_calibrated(data.inputs, data.labels(), sample_weight=weights, label_catalogue=catalogue)

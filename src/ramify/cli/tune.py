@@ -172,7 +172,9 @@ def _trainer(
 
     def train(settings: Settings, n_samples: int) -> float:
         subset = data.subset(np.sort(order[:n_samples]))
-        model = _configured(base, settings).fit(subset.inputs, subset.labels(), label_catalogue=catalogue)
+        model = _configured(base, settings).fit(
+            subset.inputs, subset.labels(), sample_weight=subset.sample_weight, label_catalogue=catalogue
+        )
         return 100 * model.score(validation.inputs, truth)
 
     return train

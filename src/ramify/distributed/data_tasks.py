@@ -47,7 +47,7 @@ def read_file(job: Job) -> dict[str, Any]:
     seen: dict[Label, int] = {}
     ids: list[int] = []
     weights: list[float] = []
-    is_graded = False
+    is_graded = has_sample_weights = False
     counts: list[int] = []
     keys: list[str | int | None] = []
     for record in iter_records(path, format=found, options=record_options, bad=bad):
@@ -61,6 +61,7 @@ def read_file(job: Job) -> dict[str, Any]:
         weights.extend(row.values())
         counts.append(len(row))
         is_graded = is_graded or bool(record.weights)
+        has_sample_weights = has_sample_weights or record.sample_weight is not None
     if not texts:
         raise DataError(f"{path}: no records")
     names = list(dict.fromkeys(name for text in texts if isinstance(text, dict) for name in text))
@@ -81,6 +82,7 @@ def read_file(job: Job) -> dict[str, Any]:
         "columns": columns if names else None,
         "labels": labels,
         "is_graded": is_graded,
+        "has_sample_weights": has_sample_weights,
         "n_skipped": bad.n_skipped,
         "has_keys": has_keys,
     }
@@ -112,6 +114,7 @@ def _write_features(job: Job, data: Dataset) -> dict[str, Any]:
         "n_features": int(X.shape[1]),
         "labels": labels,
         "is_graded": weights is not None,
+        "has_sample_weights": data.sample_weight is not None,
         "n_skipped": data.n_skipped,
     }
 

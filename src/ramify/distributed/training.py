@@ -157,6 +157,9 @@ class _Training:
         kinds = {result["kind"] for result in found}
         if "sparse" in kinds and len(kinds) > 1:
             raise DataError("some of the files have texts, others features")
+        weighted = [path for path, result in zip(paths, found, strict=True) if result["has_sample_weights"]]
+        if weighted:
+            raise DataError(f"{weighted[0]}: sample_weight is not supported here; train in one process")
         n = sum(result["n"] for result in found)
         blocks = make_blocks([result["n"] for result in found], self._rows_per_block)
         labels = self._one("merging labels", "data_tasks:merge_labels", {}, {"files": files})

@@ -11,8 +11,9 @@ import io
 import json
 import os
 import re
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -122,6 +123,17 @@ class LabelCatalogue(Mapping[Label, LabelEntry]):
         if isinstance(given, str | os.PathLike):
             return cls.read(given)
         raise DataError(f"a label catalogue is a mapping or the path of a file; got {type(given).__name__}")
+
+    @classmethod
+    def for_labels(cls, given: Any, labels: Iterable[Label]) -> LabelCatalogue | None:
+        """Return `of` what is given, if anything; warns if it knows none of the labels, as their ids are others."""
+        if given is None:
+            return None
+        catalogue = cls.of(given)
+        if len(catalogue) and not any(map(catalogue.get_entry, labels)):
+            shown = f"labels such as {next(iter(labels))!r}, the catalogue such as {next(iter(catalogue))!r}"
+            warnings.warn(f"the label catalogue names none of the labels: the model has {shown}", stacklevel=4)
+        return catalogue
 
     # ---- the entries ----
 

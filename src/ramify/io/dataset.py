@@ -42,6 +42,8 @@ class Dataset:
         Description of each label.
     relevance : (n × L) CSR, optional
         Weight of each label of each sample, with the sparsity pattern of Y.
+    sample_weight : (n,) array of float, optional
+        Weight of each sample.
     ids : list of str or int, optional
         Sample ids of the data file.
     splits : dict of row indices
@@ -64,6 +66,7 @@ class Dataset:
     n_skipped: int = 0
     skipped: tuple[SkippedLine, ...] = ()
     name: str = ""
+    sample_weight: FloatArray | None = None
 
     def __post_init__(self) -> None:
         if not sparse.issparse(self.Y):
@@ -73,7 +76,7 @@ class Dataset:
         n, n_labels = self.Y.shape
         if (self.texts is None) == (self.X is None):
             raise DataError("a data set needs either texts or features")
-        sizes = {"texts": self.texts, "ids": self.ids, "lines": self.lines}
+        sizes = {"texts": self.texts, "ids": self.ids, "lines": self.lines, "sample weights": self.sample_weight}
         for what, values in sizes.items():
             if values is not None and len(values) != n:
                 raise DataError(f"{len(values)} {what} for {n} rows of labels")
@@ -124,6 +127,14 @@ class Dataset:
         encoded.sort_indices()
         return encoded
 
+    def mean_relevance(self) -> FloatArray:
+        """Mean relevance (n,) of the labels of each sample; 1 for samples without labels, and without relevance."""
+        if self.relevance is None:
+            return np.ones(len(self), np.float32)
+        n_labels = np.diff(self.Y.indptr)
+        sums = np.asarray(self.relevance.sum(axis=1), np.float64).ravel()
+        return np.where(n_labels > 0, sums / np.maximum(1, n_labels), 1.0).astype(np.float32)
+
     def subset(self, rows: AnyArray) -> Dataset:
         """Select samples by mask or indices; all labels keep their columns."""
         rows = np.asarray(rows)
@@ -137,6 +148,7 @@ class Dataset:
             relevance=None if self.relevance is None else self.relevance[rows],
             ids=None if self.ids is None else [self.ids[i] for i in rows],
             lines=None if self.lines is None else self.lines[rows],
+            sample_weight=None if self.sample_weight is None else self.sample_weight[rows],
             splits={},
         )
 

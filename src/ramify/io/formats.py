@@ -11,7 +11,7 @@ import numpy as np
 from ramify.base.errors import DataError
 from ramify.base.progress import progress
 from ramify.base.sparse import csr_from_parts, indicator_from_lists
-from ramify.base.types import Csr, Label
+from ramify.base.types import Csr, FloatArray, Label
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines, decompression_errors, open_binary, open_for_writing, read_lines, stem_suffix
 from ramify.io.labels import LabelVocabulary
@@ -175,6 +175,7 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
         vocabulary,
         texts=texts,
         relevance=_relevance(records, ids, matrix) if any(r.weights for r in records) else None,
+        sample_weight=_sample_weights(records),
         ids=[r.id if r.id is not None else str(i) for i, r in enumerate(records)]
         if any(r.id is not None for r in records)
         else None,
@@ -183,6 +184,13 @@ def _dataset(records: list[Record], bad: BadLines, name: str, label_names: Seque
         skipped=tuple(bad.skipped),
         name=name,
     )
+
+
+def _sample_weights(records: list[Record]) -> FloatArray | None:
+    """Weights (n,) of the samples, 1 for records without one; None if no record has one."""
+    if all(r.sample_weight is None for r in records):
+        return None
+    return np.array([1.0 if r.sample_weight is None else r.sample_weight for r in records], np.float32)
 
 
 def _label_id(label: Label, n_labels: int) -> int:

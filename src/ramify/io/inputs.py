@@ -134,7 +134,10 @@ def _array(X: Any) -> Inputs:
     try:
         return _dense(X.astype(np.float64))
     except (TypeError, ValueError) as error:
-        raise DataError(f"X is an array of {X.shape[1]} columns that are not numbers: {error}") from error
+        raise DataError(
+            f"X is an array of {X.shape[1]} columns that are not numbers: {str(error)[:80]}; for several columns of "
+            "texts pass a data frame, whose columns are text fields, or use a ColumnTransformer"
+        ) from error
 
 
 def _example_of_rows(X: dict[Any, Any]) -> str:

@@ -108,6 +108,12 @@ class LabelVocabulary(Sequence[Label]):
             self._ids = {label: i for i, label in enumerate(self)}
         return self._ids
 
+    def from_text(self, text: Label) -> Label:
+        """Return the label that a text of a file or a request stands for: "7" is 7 where the labels are integers."""
+        if text in self.ids or not isinstance(text, str) or not text.removeprefix("-").isdecimal():
+            return text
+        return int(text) if int(text) in self.ids else text
+
     def is_range(self) -> bool:
         """Whether the labels are their own ids, 0 to L-1."""
         return isinstance(self._labels, range) and self._packed is None and self._labels == range(len(self._labels))

@@ -15,7 +15,9 @@ from ramify.base.extras import needed_for
 from ramify.base.types import Document, Label
 from ramify.io.files import BadLines, read_lines
 
-RESERVED = ("id", "labels", "weights")
+SAMPLE_WEIGHT = "sample_weight"
+"""Field or column of the weights of samples; ``weights`` are those of the labels of a sample."""
+RESERVED = ("id", "labels", "weights", SAMPLE_WEIGHT)
 ANNIF_COLUMN = "subject_uris"
 """Column of the subjects in Annif's CSV files, whose subjects are separated by spaces."""
 FLOAT_MAX = 3.4e38  # weights are stored in single precision
@@ -30,6 +32,7 @@ class Record:
     weights: list[float] | None = None
     id: str | int | None = None
     line: int = 0
+    sample_weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,13 @@ def record_from_object(value: Any, options: RecordOptions, line: int = 0) -> Rec
         weights = [_weight(w) for w in _list(value["weights"], "weights")]
         if len(weights) != len(labels):
             raise RecordError(f"{len(weights)} weights for {len(labels)} labels")
+    sample_weight = value.get(SAMPLE_WEIGHT)
+    if sample_weight is not None:
+        sample_weight = _weight(sample_weight, may_be_zero=True)  # which leaves the sample out
     identity = value.get("id")
     if identity is not None and (isinstance(identity, bool) or not isinstance(identity, str | int)):
         raise RecordError("'id' must be a string or an integer")
-    return Record(_text(value, options), labels, weights, identity, line)
+    return Record(_text(value, options), labels, weights, identity, line, sample_weight)
 
 
 def _text(value: dict[str, Any], options: RecordOptions) -> Document:
@@ -118,10 +124,11 @@ def _label(value: Any) -> Label:
     return value
 
 
-def _weight(weight: Any) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= FLOAT_MAX:
-        raise RecordError(f"weight {str(weight)[:40]} is not a finite number above 0")
-    return float(weight)
+def _weight(weight: Any, may_be_zero: bool = False) -> float:
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    if is_number and (0 < weight <= FLOAT_MAX or (may_be_zero and weight == 0)):
+        return float(weight)
+    raise RecordError(f"weight {str(weight)[:40]} is not a finite number {'from' if may_be_zero else 'above'} 0")
 
 
 def _no_constant(name: str) -> Any:
@@ -142,7 +149,7 @@ def _nonblank_lines(path: str | os.PathLike[str], options: RecordOptions, bad: B
 
 
 def read_jsonl(path: str | os.PathLike[str], options: RecordOptions, bad: BadLines) -> Iterator[Record]:
-    """Read JSON Lines: ``text`` or several text fields, ``labels``, optional ``id`` and ``weights``."""
+    """Read JSON Lines: ``text`` or several text fields, ``labels``, optional ``id``, ``weights``, ``sample_weight``."""
     for line, text in _nonblank_lines(path, options, bad):
         try:
             record = parse_json_line(text, options, line)
@@ -229,6 +236,8 @@ def _from_cells(rows: Iterable[tuple[int, list[str]]], options: RecordOptions, b
             cells[options.label_field] = _cell_labels(cells.get(options.label_field, ""), options)
             if "weights" in cells:
                 cells["weights"] = [_number(w) for w in _cell_list(cells["weights"], options.label_sep)] or None
+            if SAMPLE_WEIGHT in cells:
+                cells[SAMPLE_WEIGHT] = _number(cells[SAMPLE_WEIGHT]) if cells[SAMPLE_WEIGHT].strip() else None
             if not cells.get("id", "x"):
                 del cells["id"]
             record = record_from_object(cells, options, line)

@@ -37,6 +37,8 @@ def rows(data: Dataset) -> Iterator[dict[str, Any]]:
         value["labels"] = labels
         if data.relevance is not None:
             value["weights"] = data.relevance.data[data.relevance.indptr[i] : data.relevance.indptr[i + 1]].tolist()
+        if data.sample_weight is not None:
+            value["sample_weight"] = float(data.sample_weight[i])
         yield value
 
 
@@ -67,7 +69,7 @@ def write_annif(data: Dataset, out: BinaryIO) -> None:
         wrong = next((label for label in labels if not label or any(c.isspace() or c in "<>" for c in label)), None)
         if wrong is not None:
             raise DataError(f"the label {wrong!r} is no URI: Annif's format needs labels without spaces and brackets")
-        text = _one_line(" ".join(v for name, v in value.items() if name not in ("id", "weights")))
+        text = _one_line(" ".join(v for name, v in value.items() if name not in ("id", "weights", "sample_weight")))
         out.write(f"{text}\t{' '.join(f'<{label}>' for label in labels)}\n".encode())
 
 

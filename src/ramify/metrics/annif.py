@@ -98,7 +98,8 @@ def _suggestions(
     limit = ranking.k if limit is None else limit
     if limit < 1 or (ranking.k < min(limit, n_known) and not np.any(ranking.ids[:, -1:] < 0)):
         raise DataError(
-            f"the ranking has {ranking.k} labels of each row; a limit of {limit} needs as many (None: all that it has)"
+            f"the ranking has {ranking.k} labels of each row, too few for a limit of {limit}; a limit of {ranking.k} "
+            "takes all of them"
         )
     if n_subjects is not None:
         if n_subjects < truth.shape[1]:

@@ -172,8 +172,8 @@ class Model(Estimator, Config):
 
         Parameters
         ----------
-        rule : such as ``MaximizeF1()`` or "top-k=3"; None: the one fitted by `calibrate`. A model without one assigns
-            labels whose raw score reaches `threshold`, and warns.
+        rule : such as ``MaximizeF1()`` or "top-k=3", as fitted if `calibrate` fitted this one; None: the one fitted by
+            `calibrate`. A model without one assigns labels whose raw score reaches `threshold`, and warns.
         allow, deny : labels that the rule may choose from, as in `predict_topk`
         """
         chosen = choose_labels(self, self._check_predict_inputs(X), rule, allow, deny)
@@ -189,7 +189,7 @@ class Model(Estimator, Config):
     def _ranking(self, ids: IntArray, scores: FloatArray, *, is_calibrated: bool) -> Ranking:
         return Ranking.trusted(ids, scores, self.n_labels, self.labels_, is_calibrated, self.catalogue_)
 
-    def explain(self, x: Any, label: Any = None, *, without: Sequence[str] = ()) -> Explanation:
+    def explain(self, x: Any, label: Any = None, *, without: str | Sequence[str] = ()) -> Explanation:
         """Explain the score of a label for one sample; None: of its best label.
 
         Linear models give the exact contribution of each term at each level of the tree; others the difference that
@@ -228,7 +228,7 @@ class Model(Estimator, Config):
     def set_catalogue(self, catalogue: Any) -> Self:
         """Give names to the labels, as `label_catalogue` of `fit` does; None removes them."""
         self._check_fitted()
-        self.catalogue_ = None if catalogue is None else LabelCatalogue.of(catalogue)
+        self.catalogue_ = LabelCatalogue.for_labels(catalogue, self.labels_)
         return self
 
     @property
@@ -312,9 +312,9 @@ class Model(Estimator, Config):
 
     def _check_training_data(self, X: Any, y: Any, label_catalogue: Any = None) -> TrainingData:
         self.check_params()
-        catalogue = None if label_catalogue is None else LabelCatalogue.of(label_catalogue)
         inputs = check_inputs(X)
         Y, labels = encode_labels(y, len(inputs))
+        catalogue = LabelCatalogue.for_labels(label_catalogue, labels)
         if len(inputs) == 0:
             raise DataError("X has no rows; there is nothing to train on")
         if Y.nnz == 0:

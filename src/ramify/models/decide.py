@@ -17,7 +17,7 @@ from ramify.models.filtering import CALIBRATION_LABELS, RowFilters, rank_labels
 from ramify.models.training_data import TrainingData
 from ramify.native.matrix import ranking_hits
 from ramify.rank.decision_rule import DecisionRule, HeldOut
-from ramify.rank.decisions import Threshold, parse_rule
+from ramify.rank.decisions import Threshold, parse_rule, requested_rule
 from ramify.rank.probabilities import Calibration, fit_calibration
 from ramify.rank.widening import kept_labels
 
@@ -71,7 +71,7 @@ def choose_labels(
 
     Without a rule it is that of the model.
     """
-    decision = _rule_of(model) if rule is None else parse_rule(rule)
+    decision = _rule_of(model) if rule is None else requested_rule(rule, model.rule_)
     calibration = check_calibrated(model) if decision.needs_probabilities else model.calibration_
     filters = RowFilters.of(model, allow, deny, len(inputs))
 

@@ -92,7 +92,10 @@ def _with_request(model: Model, request: Any) -> Model:
 
 def check_sample_weight(weights: Any, n: int) -> Any:
     """Validate weights of samples (n,): finite and not negative."""
-    values = np.asarray(weights, np.float64)
+    try:
+        values = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"sample_weight must be numbers, one for each of the {n} rows; got {weights!r:.60}") from None
     if values.shape != (n,):
         raise DataError(f"sample_weight must have one weight for each of the {n} rows; its shape is {values.shape}")
     if not np.isfinite(values).all() or (n and values.min() < 0):

@@ -20,7 +20,7 @@ MAX_WORDS = 500
 _WORD = re.compile(r"\w+")
 
 
-def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explanation:
+def explain(model: Model, x: Any, label: Any, without: str | Sequence[str]) -> Explanation:
     """Explain the score of a label for one sample; see `Model.explain`."""
     X = _one_row(x)
     inputs = model._check_predict_inputs(X)
@@ -44,6 +44,7 @@ def explain(model: Model, x: Any, label: Any, without: Sequence[str]) -> Explana
         method, terms = "linear", _label_terms(levels)
     else:
         method, terms = "leave-one-out", [] if document is None else _leave_one_out(model, document, label)
+    without = [without] if isinstance(without, str) else without
     removed = None
     if len(without):
         if document is None:

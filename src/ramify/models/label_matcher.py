@@ -224,6 +224,10 @@ class LabelMatcher(Model):
     # ---- prediction ----
 
     def _evidence(self, inputs: Inputs, k: int) -> Evidence:
+        return self._evidence_among(inputs, None)
+
+    def _evidence_among(self, inputs: Inputs, allowed: AnyArray | None) -> Evidence:
+        """Return what the names in the texts say about the labels; with a mask (L,), about those that it allows."""
         if self.names_ is None:
             empty = np.empty(0, np.float32)
             nothing = dict.fromkeys(("score", *COLUMNS), empty)
@@ -231,6 +235,8 @@ class LabelMatcher(Model):
                 np.empty(0, np.int64), np.empty(0, np.int32), nothing, {"words": np.zeros(len(inputs), np.float32)}
             )
         found = self._match(inputs)
+        if allowed is not None:
+            found = found.take(allowed[found.ids])  # what is said about a label depends on no other
         features = self._features(found)
         threads = resolve_threads(self.threads, len(inputs))
         scores = features[:, 0] if self.trees_ is None else self.trees_(features, threads)
@@ -242,9 +248,8 @@ class LabelMatcher(Model):
         return Evidence(found.rows[order], found.ids[order], sorted_columns, of_rows)
 
     def _found(self, inputs: Inputs, k: int, allowed: AnyArray | None) -> tuple[IntArray, FloatArray]:
-        evidence, n = self._evidence(inputs, k), len(inputs)
-        chosen = slice(None) if allowed is None else allowed[evidence.ids]
-        rows, found, values = evidence.rows[chosen], evidence.ids[chosen], evidence.columns["score"][chosen]
+        evidence, n = self._evidence_among(inputs, allowed), len(inputs)
+        rows, found, values = evidence.rows, evidence.ids, evidence.columns["score"]
         indptr = indptr_from_counts(np.bincount(rows, minlength=n))
         at = np.arange(len(rows)) - indptr[rows]
         keep = at < k

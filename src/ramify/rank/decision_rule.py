@@ -45,6 +45,8 @@ class DecisionRule(ABC):
     needs_probabilities: ClassVar[bool] = True
     has_guarantee: ClassVar[bool] = False
     """Whether `fit` must see other rows than those that the probabilities were fitted to."""
+    found_by_fit: ClassVar[tuple[str, ...]] = ()
+    """Fields that `fit` sets; the others are parameters."""
 
     @abstractmethod
     def fit(self, data: HeldOut) -> Self:
@@ -63,6 +65,14 @@ class DecisionRule(ABC):
         """Whether more candidates than this cannot change the choice."""
         return False
 
+    def is_fitted_by(self, fitted: DecisionRule | None) -> bool:
+        """Whether another rule is this one after `fit`: of its kind and parameters, while this one is not fitted."""
+        if type(fitted) is not type(self):
+            return False
+        made = {f.name: f.default for f in fields(self) if f.name in self.found_by_fit}
+        values = ((getattr(self, f.name), made.get(f.name, getattr(fitted, f.name))) for f in fields(self))
+        return all(np.array_equal(own, other) for own, other in values)
+
     def to_dict(self) -> dict[str, Any]:
         """Name, parameters and what was fitted, as plain values."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}
@@ -78,7 +88,8 @@ class DecisionRule(ABC):
 
     def _not_fitted(self) -> ValueError:
         return ValueError(
-            f"{type(self).__name__} has not been fitted; pass it to calibrate(X, y, rule=...) with held-out rows"
+            f"{self!r} has not been fitted; pass it to calibrate(X, y, rule=...) with held-out rows (in the shell: "
+            f"ramify calibrate --rule {self.name})"
         )
 
 

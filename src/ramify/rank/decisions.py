@@ -21,6 +21,8 @@ from ramify.rank.decision_rule import DecisionRule, HeldOut, check_fraction, mea
 
 GRID = np.arange(1, 100) / 100
 """Probabilities that thresholds are chosen from."""
+OWN_RULE = "default"
+"""Names the fitted rule of a model in a request."""
 MAX_FITTED_K = 50
 """Largest number of labels that `TopK` chooses by itself."""
 
@@ -33,6 +35,7 @@ class Threshold(DecisionRule):
     """
 
     name: ClassVar[str] = "threshold"
+    found_by_fit: ClassVar[tuple[str, ...]] = ("value",)
 
     value: float | None = None
     of: str = "probability"
@@ -68,6 +71,7 @@ class TopK(DecisionRule):
     """Chooses the k best labels of every row; None: the best k for F1 by sample, when fitted."""
 
     name: ClassVar[str] = "top-k"
+    found_by_fit: ClassVar[tuple[str, ...]] = ("k",)
     needs_probabilities: ClassVar[bool] = False
 
     k: int | None = None
@@ -110,6 +114,7 @@ class MaximizeF1(DecisionRule):
     """
 
     name: ClassVar[str] = "maximize-f1"
+    found_by_fit: ClassVar[tuple[str, ...]] = ("slope", "offset")
 
     slope: float = 1.0
     offset: float = 0.0
@@ -139,6 +144,7 @@ class ExpectedCount(DecisionRule):
     """
 
     name: ClassVar[str] = "expected-count"
+    found_by_fit: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float = 1.0
 
@@ -164,6 +170,7 @@ class TargetRecall(DecisionRule):
     """
 
     name: ClassVar[str] = "target-recall"
+    found_by_fit: ClassVar[tuple[str, ...]] = ("threshold",)
     has_guarantee: ClassVar[bool] = True
 
     recall: float = 0.5
@@ -211,6 +218,7 @@ class TargetPrecision(DecisionRule):
     """
 
     name: ClassVar[str] = "target-precision"
+    found_by_fit: ClassVar[tuple[str, ...]] = ("threshold",)
     has_guarantee: ClassVar[bool] = True
 
     precision: float = 0.5
@@ -257,6 +265,7 @@ class PerLabelThreshold(DecisionRule):
     """
 
     name: ClassVar[str] = "per-label-threshold"
+    found_by_fit: ClassVar[tuple[str, ...]] = ("thresholds",)
 
     min_samples: int = 5
     thresholds: FloatArray | None = field(default=None, repr=False)
@@ -333,6 +342,19 @@ def parse_rule(rule: DecisionRule | str) -> DecisionRule:
     except ValueError:
         raise ValueError(f"the decision rule {name} takes a number; got {text!r}") from None
     return RULES[name](**{key: value})
+
+
+def requested_rule(rule: DecisionRule | str, fitted: DecisionRule | None) -> DecisionRule:
+    """Return the rule that a request names: the fitted rule of the model, if it is of this kind and these parameters.
+
+    "default" is the fitted rule, whatever it is; a name without a value, such as "target-recall", any of its kind.
+    """
+    if rule == OWN_RULE and fitted is None:
+        raise ValueError("the model has no decision rule of its own; name one, such as top-k=5")
+    if fitted is not None and (rule == OWN_RULE or rule == fitted.name):
+        return fitted
+    requested = parse_rule(rule)
+    return fitted if fitted is not None and requested.is_fitted_by(fitted) else requested
 
 
 def load_rule(store: Store, info: Any, prefix: str, n_labels: int) -> DecisionRule:

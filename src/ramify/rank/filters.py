@@ -80,7 +80,8 @@ def _mask(given: Iterable[Label], labels: LabelVocabulary, catalogue: LabelCatal
     for label in given:
         found = [label] if label in labels.ids else []
         if not found and catalogue is not None and isinstance(label, str):
-            found = [other for other in catalogue.by_name.get(label.casefold(), []) if other in labels.ids]
+            named = map(labels.from_text, catalogue.by_name.get(label.casefold(), []))  # a file has texts
+            found = [other for other in named if other in labels.ids]
         if not found:
             raise DataError(f"{what}: the model knows no label {label!r}, nor has its catalogue a label of this name")
         mask[[labels.ids[other] for other in found]] = True
@@ -120,7 +121,7 @@ def select(ids: IntArray, scores: FloatArray, chosen: BoolArray, k: int) -> tupl
 
 def fill_up(ids: IntArray, scores: FloatArray, label_filter: LabelFilter, counts: AnyArray) -> None:
     """Put allowed labels, the most frequent first, into the padding of a ranking (n, k), below all others."""
-    if ids.shape[1] == 0 or np.all(ids[:, -1] >= 0):
+    if ids.shape[1] == 0 or ids[:, -1].min(initial=0) >= 0:
         return
     by_frequency = label_filter.ids[np.argsort(-counts[label_filter.ids], kind="stable")]
     for row in np.flatnonzero(ids[:, -1] < 0):

@@ -44,15 +44,17 @@ class FrequencyOrder:
         Their scores do not depend on the labels that were found.
         """
         k = ids.shape[1] if label_filter is None else min(ids.shape[1], len(label_filter))
-        if k == 0 or np.all(ids[:, k - 1] >= 0):
+        if k == 0 or ids[:, k - 1].min(initial=0) >= 0:
             return
         frequent = self.order
         if label_filter is not None:
             allowed = label_filter.allowed
             frequent = label_filter.prepared(self, lambda: self.order[allowed[self.order]])
+        first = frequent[:k].tolist()  # at most n of them are among the n labels of a row
         for row in np.flatnonzero(ids[:, k - 1] < 0):
-            n = int((ids[row] >= 0).sum())
-            first = frequent[:k]  # at most n of them are in the row
-            rest = first[~np.isin(first, ids[row, :n])][: k - n]
+            found = ids[row, :k].tolist()
+            n = found.index(-1)
+            listed = set(found[:n])  # of a single query: np.isin takes longer than all else
+            rest = [label for label in first if label not in listed][: k - n]
             ids[row, n : n + len(rest)] = rest
             scores[row, n : n + len(rest)] = np.float32(LEAST) - self.penalties[rest]

@@ -100,15 +100,7 @@ class LoadedModel:
 
     def known(self, labels: Iterable[Label] | None) -> list[Label] | None:
         """Labels that may be written as texts: "7" is 7 where the labels are integers."""
-        if labels is None:
-            return None
-        ids = self.model.labels_.ids
-        return [
-            int(label)
-            if label not in ids and isinstance(label, str) and _is_int(label) and int(label) in ids
-            else label
-            for label in labels
-        ]
+        return None if labels is None else [self.model.labels_.from_text(label) for label in labels]
 
 
 class ModelRegistry:
@@ -177,7 +169,3 @@ def _text_fields(model: Model) -> tuple[str, ...]:
     parts = getattr(features, "parts", (features,))
     names = dict.fromkeys(name for part in parts for name in (getattr(part, "fields_", None) or ()))
     return ("text",) if "text" in names or not names else tuple(names)
-
-
-def _is_int(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()

@@ -11,8 +11,6 @@ from ramify.serve.problems import Problem
 from ramify.serve.settings import Settings
 
 Document = str | dict[str, str]
-OWN_RULE = "default"
-"""Name of the decision rule that a model was calibrated with."""
 FIELDS = (
     "input", "model", "k", "probabilities", "rule", "threshold", "allow", "deny", "explain", "without", "language",
 )  # fmt: skip

@@ -9,10 +9,10 @@ from typing import Any
 from ramify.base.errors import DataError
 from ramify.models.explain import without_words
 from ramify.rank.decision_rule import DecisionRule
-from ramify.rank.decisions import parse_rule
+from ramify.rank.decisions import requested_rule
 from ramify.serve.problems import Problem
 from ramify.serve.served import LoadedModel, to_json
-from ramify.serve.suggest_request import OWN_RULE, Document, SuggestRequest
+from ramify.serve.suggest_request import Document, SuggestRequest
 
 DEFAULT_K = 10
 Rows = list[tuple[list[int], list[float]]]
@@ -116,11 +116,7 @@ def label_list(
 
 
 def _rule(loaded: LoadedModel, text: str) -> DecisionRule:
-    if text != OWN_RULE:
-        try:
-            return parse_rule(text)
-        except ValueError as error:
-            raise Problem(422, str(error)) from None
-    if loaded.model.rule_ is None:
-        raise Problem(422, f"the model {loaded.name} has no decision rule of its own; name one, such as top-k=5")
-    return loaded.model.rule_
+    try:
+        return requested_rule(text, loaded.model.rule_)
+    except ValueError as error:
+        raise Problem(422, f"model {loaded.name}: {error}") from None

@@ -169,12 +169,17 @@ class Astec(DeepXMLModel):
 
     def _search(self, frozen: FloatArray, n_labels: int, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Candidates (n, k) for frozen embeddings (n, D) by label centroids and neighbors, and their similarities."""
-        return self._merged(self.label_index_.search(frozen, k, threads), frozen, n_labels, None, k, threads)
+        found, near = self.label_index_.search(frozen, k, threads), self._near(frozen, threads)
+        return self._merged(found, near, n_labels, None, k, threads)
+
+    def _near(self, frozen: FloatArray, threads: int) -> tuple[IntArray, FloatArray]:
+        """Training samples nearest to frozen embeddings (n, D), and their similarities."""
+        return self.sample_index_.search(frozen, min(self.n_neighbors, len(self.sample_index_)), threads)
 
     def _merged(
         self,
         labels: tuple[IntArray, FloatArray],
-        frozen: FloatArray,
+        near: tuple[IntArray, FloatArray],
         n_labels: int,
         allowed: BoolArray | None,
         k: int,
@@ -183,7 +188,7 @@ class Astec(DeepXMLModel):
         """Labels found by their centroids, and the allowed (L,) ones of the nearest samples."""
         return native.ann.merge_neighbor_labels(
             labels,
-            self.sample_index_.search(frozen, min(self.n_neighbors, len(self.sample_index_)), threads),
+            near,
             self.sample_labels_,
             n_labels,
             self.neighbor_weight,
@@ -192,19 +197,22 @@ class Astec(DeepXMLModel):
             threads,
         )
 
-    def _search_allowed(self, frozen: FloatArray, allowed: AllowedLabels, threads: int) -> tuple[IntArray, FloatArray]:
+    def _search_allowed(
+        self, frozen: FloatArray, near: tuple[IntArray, FloatArray], allowed: AllowedLabels, threads: int
+    ) -> tuple[IntArray, FloatArray]:
         """Candidates as of `_search`, from the allowed labels only."""
         label_filter = allowed.label_filter
         k = min(allowed.k, len(label_filter))
         if k == 0:
             return np.empty((len(frozen), 0), np.int32), np.empty((len(frozen), 0), np.float32)
         nearest = self.label_index_.search_allowed(frozen, k, threads, label_filter)
-        return self._merged(nearest, frozen, len(self.classifiers_[1]), label_filter.allowed, k, threads)
+        return self._merged(nearest, near, len(self.classifiers_[1]), label_filter.allowed, k, threads)
 
     def _retrieve(self, samples: Samples, k: int, threads: int, allowed: AllowedLabels | None = None) -> Retrieval:
         frozen = self.encoder_.encode(samples, threads)
-        found = self._search(frozen, len(self.classifiers_[1]), k, threads)
-        more = None if allowed is None else self._search_allowed(frozen, allowed, threads)
+        near, n_labels = self._near(frozen, threads), len(self.classifiers_[1])
+        found = self._merged(self.label_index_.search(frozen, k, threads), near, n_labels, None, k, threads)
+        more = None if allowed is None else self._search_allowed(frozen, near, allowed, threads)
         return Retrieval(*found, self.transfer_.encode(Samples(Mixed.of(frozen)), threads), more)
 
     def _indexes(self) -> dict[str, AnnIndex]:

@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from scipy import sparse
 
 from ramify import native
 from ramify.base.config import param
 from ramify.base.errors import ModelFormatError
 from ramify.base.progress import progress
-from ramify.base.sparse import as_csr
+from ramify.base.sparse import csr_from_parts, indptr_from_counts
 from ramify.base.threads import resolve_threads
-from ramify.base.types import AnyArray, Csr, FloatArray, IntArray, LongArray
+from ramify.base.types import Csr, FloatArray, IntArray, LongArray
 from ramify.features.defaults import spelling_features
 from ramify.io.catalogue import LabelCatalogue
 from ramify.io.inputs import Inputs, take_rows
@@ -234,21 +233,32 @@ class Hybrid(Model):
             scores = raise_some(scores, pairs.rows, self.label_counts_.counts[pairs.ids] == 0, self.unseen_weight)
         return np.maximum(scores, np.float32(LEAST))
 
-    def _found(self, inputs: Inputs, k: int, allowed: AnyArray | None) -> tuple[IntArray, FloatArray]:
-        threads = resolve_threads(self.threads, len(inputs))
+    def _found(self, inputs: Inputs, k: int, label_filter: LabelFilter | None) -> tuple[IntArray, FloatArray]:
+        """Ids and scores (n, k) of the candidates; where there are too few, what members rank best follows."""
         parts = []
         for start in range(0, max(1, len(inputs)), BLOCK):
-            part = (
-                inputs if len(inputs) <= BLOCK else take_rows(inputs, np.arange(start, min(start + BLOCK, len(inputs))))
-            )
-            pairs = self._pairs(part, max(k, self.n_candidates))
-            if allowed is not None:
-                pairs = pairs.take(allowed[pairs.ids])
-            matrix = pairs.to_csr(self._scores(pairs, threads), (len(part), self.n_labels))
-            parts.append(native.matrix.csr_topk(matrix, k, threads))
+            rows = np.arange(start, min(start + BLOCK, len(inputs)))
+            parts.append(self._found_of_block(take_rows(inputs, rows), k, label_filter))
         if len(parts) == 1:
             return parts[0]
         return np.concatenate([ids for ids, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+    def _found_of_block(self, inputs: Inputs, k: int, label_filter: LabelFilter | None) -> tuple[IntArray, FloatArray]:
+        threads = resolve_threads(self.threads, len(inputs))
+        pairs = self._pairs(inputs, self.n_candidates)  # whatever k is, since their evidence depends on it
+        if label_filter is not None:
+            pairs = pairs.take(label_filter.allowed[pairs.ids])
+        matrix = pairs.to_csr(self._scores(pairs, threads), (len(inputs), self.n_labels))
+        ids, scores = native.matrix.csr_topk(matrix, k, threads)
+        wanted = k if label_filter is None else min(k, len(label_filter))
+        lacking = np.flatnonzero(ids[:, wanted - 1] < 0)
+        if len(lacking):
+            more, values = self._best_of_members(take_rows(inputs, lacking), wanted, label_filter)
+            for row, others, own in zip(lacking, more, values, strict=True):
+                n = int((ids[row] >= 0).sum())
+                at = np.flatnonzero((others >= 0) & ~np.isin(others, ids[row, :n]))[: wanted - n]
+                ids[row, n : n + len(at)], scores[row, n : n + len(at)] = others[at], own[at]
+        return ids, scores
 
     def _predict_topk(self, inputs: Inputs, k: int) -> tuple[IntArray, FloatArray]:
         ids, scores = self._found(inputs, k, None)
@@ -256,34 +266,33 @@ class Hybrid(Model):
         return ids, scores
 
     def _predict_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> tuple[IntArray, FloatArray]:
-        """Ids and scores (n, k) of the allowed candidates; where there are too few, members search these labels."""
         if not len(label_filter):
             return super()._predict_allowed(inputs, k, label_filter)
-        ids, scores = self._found(inputs, k, label_filter.allowed)
-        wanted = min(k, len(label_filter))
-        rows = np.flatnonzero(ids[:, wanted - 1] < 0)
-        if len(rows):
-            more = self._best_of_allowed(take_rows(inputs, rows), wanted, label_filter)
-            for row, others in zip(rows, more, strict=True):
-                n = int((ids[row] >= 0).sum())
-                rest = others[(others >= 0) & ~np.isin(others, ids[row, :n])][: wanted - n]
-                ids[row, n : n + len(rest)] = rest
-                scores[row, n : n + len(rest)] = LEAST * (1 - np.arange(n + 1, n + len(rest) + 1) / (k + 1))
-        return ids, scores
+        return self._found(inputs, k, label_filter)
 
-    def _best_of_allowed(self, inputs: Inputs, k: int, label_filter: LabelFilter) -> IntArray:
-        """Allowed labels (n, k) that the scores of all members together rank best, padded with -1.
+    def _best_of_members(self, inputs: Inputs, k: int, label_filter: LabelFilter | None) -> tuple[IntArray, FloatArray]:
+        """Labels (n, k) that the scores of all members together rank best, padded with -1, and their scores.
 
-        No member knows all labels: a classifier knows nothing of those without a training sample.
+        No member knows all labels: a classifier knows nothing of those without a training sample. The scores are below
+        those of candidates; those of at most `n_candidates` allowed labels depend on no other one.
         """
-        width = min(max(k, self.n_candidates), len(label_filter))
-        summed: Csr = sparse.csr_matrix((len(inputs), self.n_labels), dtype=np.float32)
-        for model in self.members_:
-            ids, scores = model._predict_allowed(inputs, width, label_filter)
-            rows, columns = np.nonzero(ids >= 0)
-            found = scores[rows, columns], (rows, ids[rows, columns])
-            summed = summed + sparse.csr_matrix(found, shape=summed.shape)
-        return native.matrix.csr_topk(as_csr(summed), k, resolve_threads(self.threads, len(inputs)))[0]
+        threads, width = resolve_threads(self.threads, len(inputs)), max(k, self.n_candidates)
+        if label_filter is None:
+            width = min(width, self.n_labels)
+            found = [model._predict_topk(inputs, width) for model in self.members_]
+        else:
+            width = min(width, len(label_filter))
+            found = [model._predict_allowed(inputs, width, label_filter) for model in self.members_]
+        ids, scores = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
+        rows, columns = np.nonzero(ids >= 0)
+        pairs = np.lexsort((ids[rows, columns], rows))  # a label of several members is several entries
+        rows, labels, values = rows[pairs], ids[rows, columns][pairs], scores[rows, columns][pairs]
+        starts = np.flatnonzero(np.r_[True, (rows[1:] != rows[:-1]) | (labels[1:] != labels[:-1])])
+        indptr = indptr_from_counts(np.bincount(rows[starts], minlength=len(inputs))).astype(np.int32)
+        sums = csr_from_parts(np.add.reduceat(values, starts), labels[starts], indptr, (len(inputs), self.n_labels))
+        best, totals = native.matrix.csr_topk(sums, k, threads)
+        totals = np.where(best >= 0, totals, np.float32(0))
+        return best, np.float32(LEAST / 2) * (1 + totals / (1 + np.abs(totals)))  # below all candidates
 
     # ---- explanations ----
 
