@@ -119,6 +119,17 @@ def test_estimates_count_the_names_of_labels():
         assert model.estimate_memory(texts, Y, label_catalogue=names) > model.estimate_memory(texts, Y)
 
 
+def test_estimates_count_the_names_that_occur():
+    """The pairs of a hybrid are those that its members find: names that occur in no text add none."""
+    texts, Y = zipf_data(800)
+    model = ramify.Hybrid()
+
+    def estimate(word):
+        return model.estimate_memory(texts, Y, label_catalogue={i: f"{word}{i}" for i in range(Y.shape[1])})
+
+    assert 1.05 * estimate("nowhere") < estimate("word")
+
+
 def test_entries_of_rare_columns():
     X = sparse.csr_matrix(np.array([[1, 1, 0], [1, 0, 1], [1, 0, 0], [1, 0, 0]], np.float32))
     sizes = measure_sizes(check_inputs(X), sparse.csr_matrix(np.ones((4, 1))), ramify.Tfidf())
