@@ -56,10 +56,11 @@ def test_a_replaced_model_is_reloaded_without_a_failed_request(served):
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
         thread.start()
+    _wait_for(lambda: answers)
     for n in (2, 3):
         _model(n).save(path)
         label = f"http://ex.org/whale/{n}"
-        _wait_for(lambda label=label: _best(client) == label)
+        _wait_for(lambda label=label: any(label in answer.text for answer in list(answers)))
     stop.set()
     for thread in threads:
         thread.join()
@@ -69,10 +70,6 @@ def test_a_replaced_model_is_reloaded_without_a_failed_request(served):
         number = body["results"][0]["labels"][0]["label"][-1]
         assert number == "1" if body["version"] == first else number in "23"
     assert len({answer.json()["version"] for answer in answers}) == 3
-
-
-def _best(client):
-    return client.post("/v1/suggest", json={"input": "whale", "k": 1}).json()["results"][0]["labels"][0]["label"]
 
 
 def test_a_damaged_model_changes_nothing(served):
