@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 from common import print_machine, print_table, run_child
-from scale_simulator import add_simulator
+from scale_simulator import TREE, add_simulator, tree_file
 from synthetic import short_rows
 
 import ramify
@@ -36,10 +36,7 @@ import ramify
 MODELS = {
     "default": "ramify.XRLinear(verbose=0, threads=1)",
     # What 10 million labels on two cores allow: k-means trees, so that subtrees are tasks, and few, sparse negatives.
-    "large": (
-        "ramify.XRLinear.pecos(verbose=0, threads=1, beam_size=10, tree=ramify.TreeConfig(branching=64, "
-        "max_leaf_size=100, max_depth=3, n_terms=16, max_iterations=5))"
-    ),
+    "large": (f"ramify.XRLinear.pecos(verbose=0, threads=1, beam_size=10, tree=ramify.TreeConfig(**{TREE}))"),
 }
 
 # The kernel's ru_maxrss of a new process begins with that of the one that started it.
@@ -334,6 +331,8 @@ def growth(args: argparse.Namespace) -> None:
         paths = bench.data(n_labels)
         for engine in args.engines.split(","):
             found = bench.one(name, paths) if engine == "one" else bench.many(name, paths, engine)
+            tree = ramify.load(bench.out / "model").trees_[0].tree
+            np.savez(bench.out / tree_file(n_labels), *tree.levels)
             found |= run_child(QUERY, bench.out / "model", n_labels, str(Path(__file__).parent))
             with (bench.out / "growth.jsonl").open("a") as file:
                 file.write(json.dumps(found) + "\n")

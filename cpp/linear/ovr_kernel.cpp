@@ -55,6 +55,8 @@ constexpr float step_fraction = 0.1f, active_fraction = 0.5f;
 // Precision of a Newton step of the dead-zone loss, as a fraction of the tolerance.
 constexpr float newton_fraction = 0.02f;
 constexpr std::int64_t min_half = 100;  // rows; fewer could miss the few that matter
+// Fraction of the rows of a full epoch: with a dead zone, labels that have more active ones get further full epochs.
+constexpr float many_active = 0.1f;
 
 template <int H>  // H vectors of eight lanes
 struct LaneGroup {
@@ -430,11 +432,15 @@ struct LaneGroup {
         choose_rows(random);
         std::int64_t n_active = 0;
         bool all_rows = true;  // in the next epoch
+        bool needs_more = false;
         int n_full_epochs = 0;
         for (int epoch = 1; alive != 0; ++epoch) {
             if (all_rows) {
                 const Part part = part_of_epoch(loss, n_full_epochs++);
-                n_active = run_epoch<loss>(scratch.order + part.begin, part.end - part.begin, scratch.active, random);
+                const std::int64_t n = part.end - part.begin;
+                n_active = run_epoch<loss>(scratch.order + part.begin, n, scratch.active, random);
+                needs_more = loss == Loss::dead_zone_logistic &&
+                             static_cast<float>(n_active) > many_active * static_cast<float>(n);
             } else {
                 n_active = run_epoch<loss>(scratch.active, n_active, scratch.active, random);
             }
@@ -447,7 +453,9 @@ struct LaneGroup {
             }
             if (epoch >= options.max_epochs) break;
             const bool calm = all_converged || n_active == 0;
-            if (calm && n_full_epochs >= options.max_full_epochs) break;
+            if (calm && n_full_epochs >= options.max_full_epochs &&
+                (!needs_more || n_full_epochs >= 2 * std::int64_t{options.max_full_epochs}))
+                break;
             // Shrinking: active rows are visited by themselves until they calmed down; only an epoch over all rows can
             // end a label.
             all_rows = calm || (all_rows && n_active > n_rows * 3 / 4);

@@ -42,7 +42,7 @@ struct SolverOptions {
     bool positive_features = false;  // only features of a cluster's positives get weights; applied by fit_ovr
     float tolerance = 0.1f;          // on the projected gradients of an epoch
     int max_epochs = 100;
-    int max_full_epochs = 100;       // over all rows of a cluster; the others visit active rows only
+    int max_full_epochs = 100;       // over all rows of a cluster; the others visit active rows only. See many_active
     float negative_fraction = 1.0f;  // see min_sampled_rows
     float threshold = 0.0f;          // weights of smaller magnitude are dropped
     std::int64_t max_weights = 0;    // of a label, the bias apart; 0: no limit. Applied by fit_ovr, not by the kernel

@@ -108,7 +108,8 @@ def test_a_cluster_that_loses_a_node(quiet_ray, tmp_path, n_nodes):
     from ray.cluster_utils import Cluster
 
     pattern, expected = train_one(tmp_path, 420)
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 100 << 20})
+    options = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=options)
     nodes = [cluster.add_node(num_cpus=1, object_store_memory=100 << 20) for _ in range(n_nodes - 1)]
     try:
         log = tmp_path / "work" / "log.jsonl"

@@ -20,6 +20,7 @@ def small(**params):
 def train_both(make, rows, directory, **options):
     """Digests of the model of one process and of the model of tasks."""
     one = make().fit([row["text"] for row in rows], [row["labels"] for row in rows])
+    directory.mkdir(exist_ok=True)
     one.save(directory / "one")
     many = make().fit_files(write_files(directory / "data", rows, (1, 40)), work_dir=directory / "work", **options)
     many.save(directory / "many")
@@ -66,6 +67,11 @@ def test_the_model_is_that_of_one_process(trained, tmp_path, engine, options):
             matcher_fraction=1.0,
             tree=ramify.TreeConfig(branching=3, max_leaf_size=4, min_leaf_size=2, max_depth=None, n_terms=None),
         ),
+        lambda: small(n_trees=2, label_representation=("spectral", "pifa")),
+        lambda: small(
+            label_representation="spectral",
+            tree=ramify.TreeConfig(branching=3, max_leaf_size=4, min_leaf_size=2, method="kmeans", n_terms=5),
+        ),
         lambda: ramify.XRLinear(verbose=0),  # few labels: no tree
         lambda: ramify.XRLinear(verbose=0, features=ramify.features.text_features(long_texts=1)),
         lambda: ramify.XRLinear.dismec(verbose=0, features=ramify.Tfidf(analyzer="char_wb", ngram_range=(2, 3))),
@@ -91,6 +97,26 @@ def test_text_fields_and_labels_of_several_types(tmp_path):
     many.save(tmp_path / "many")
     assert many.input_kind_ == "fields"
     assert digest(tmp_path / "one") == digest(tmp_path / "many")
+
+
+@pytest.mark.parametrize("norm", ["none", "l2", "max"])
+def test_weights_of_labels(norm, tmp_path):
+    rows = samples(130, 60)
+    unweighted = train_both(small, rows, tmp_path / "unweighted", engine="process", n_tasks=2, rows_per_block=50)
+    for i, row in enumerate(rows):
+        if i > 80 and i % 3:  # in the last file only; one label is repeated
+            row["labels"] = row["labels"] + row["labels"][:1]
+            row["weights"] = [0.25 + (i + j) % 4 for j in range(len(row["labels"]))]
+    pattern = write_files(tmp_path / "data", rows, (1, 40))
+    write_files(tmp_path / "whole", rows, ())
+    data = ramify.read(tmp_path / "whole" / "part-0.jsonl")
+    one = small(relevance_norm=norm).fit(data.texts, data.labels(), relevance=data.encoded_relevance())
+    one.save(tmp_path / "one")
+    many = small(relevance_norm=norm)
+    ramify.fit_files(many, pattern, work_dir=tmp_path / "work", engine="process", n_tasks=2, rows_per_block=50)
+    many.save(tmp_path / "many")
+    assert digest(tmp_path / "many") == digest(tmp_path / "one")
+    assert unweighted[0] == unweighted[1] != digest(tmp_path / "one")
 
 
 def test_sparse_features(tmp_path):
@@ -125,8 +151,13 @@ def test_what_cannot_be_done_is_refused(tmp_path):
     rows = samples(20, 8)
     pattern = write_files(tmp_path / "data", rows, (10,))
     options = {"work_dir": tmp_path / "work", "engine": "process"}
-    with pytest.raises(ValueError, match="spectral"):
-        small(label_representation="spectral").fit_files(pattern, **options)
+    with pytest.raises(TypeError, match="label_features is an option of fit"):
+        small().fit_files(pattern, label_features=np.ones((8, 2)), **options)
+    dense = ramify.Dataset(sparse.eye(3, format="csr"), ramify.LabelVocabulary(range(3)), X=np.ones((3, 2), np.float32))
+    ramify.write(dense, tmp_path / "dense.npz")
+    with pytest.raises(ramify.DataError, match=r"dense\.npz: its features are dense"):
+        small().fit_files(tmp_path / "dense.npz", **options)
+    assert not (tmp_path / "work" / "log.jsonl").exists()
     with pytest.raises(ValueError, match="functions of Tfidf"):
         small(features=ramify.Tfidf(tokenizer=str.split)).fit_files(pattern, **options)
     with pytest.raises(TypeError, match="XRLinear"):
@@ -137,9 +168,6 @@ def test_what_cannot_be_done_is_refused(tmp_path):
         small().fit_files(str(tmp_path / "nothing-*"), **options)
     with pytest.raises(ValueError, match="engine must be"):
         small().fit_files(pattern, **{**options, "engine": "steam"})
-    (tmp_path / "data" / "part-9.jsonl").write_text('{"text": "a", "labels": ["b"], "weights": [2]}\n')
-    with pytest.raises(ramify.DataError, match=r"part-9\.jsonl:1: weights"):
-        small().fit_files(pattern, **options)
     (tmp_path / "data" / "part-9.jsonl").write_text('{"text": "a", "labels": "b"}\n')
     with pytest.raises(ramify.DataError, match=r"part-9\.jsonl:1: 'labels' must be a list"):
         small().fit_files(pattern, **options)

@@ -7,6 +7,7 @@ import pytest
 
 from ramify import native
 from ramify.nn.heads.shortlist import candidate_logits
+from ramify.nn.optim import RowTable
 from ramify.rank.blend import blended_scores, scores_among
 
 pytestmark = pytest.mark.native
@@ -36,7 +37,7 @@ def test_matches_the_reference_implementation(by_row, beta, threads):
         ids, scores = native.neural.rank_blended(
             (weights, bias), beta, by_row, candidates, first_scores, embeddings, k, threads
         )
-        logits = candidate_logits((weights, bias), candidates, embeddings, 1)
+        logits = candidate_logits(RowTable(weights, bias), candidates, embeddings, 1)
         masked = np.where(candidates >= 0, first_scores, np.float32(0))
         blended = blended_scores(candidates, logits, masked, beta, by_row)
         expected_ids, expected_scores = native.matrix.list_topk(candidates, blended, k, 1)

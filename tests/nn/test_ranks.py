@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 
 import numpy as np
 import pytest
@@ -14,9 +17,12 @@ from neural import WORDS
 
 import ramify
 from ramify import native
+from ramify.io.store import Store
+from ramify.nn.checkpoint import load_checkpoint, save_checkpoint, send_shards
+from ramify.nn.heads.losses import squared_hinge
+from ramify.nn.heads.shortlist import ShortlistHead
 from ramify.nn.optim import Adam, RowTable, ShardedTable
 from ramify.nn.ranks import Ranks
-from ramify.nn.trainer import _TrainingState
 
 pytest.importorskip("torch")
 SCRIPT = Path(train_with_ranks.__file__)
@@ -111,35 +117,101 @@ def test_losses_are_those_of_one_process(size, corpus, tiny, tmp_path):
     assert len(expected["elias"]["history"]) == 4
 
 
-def test_ranks_resume_what_one_process_began(corpus, tmp_path, monkeypatch):
+def marked_losses(directory):
+    """Add 1000 to the losses of the checkpoints below a directory, to tell them from those of a second training."""
+    for path in directory.iterdir():
+        store = Store(path)
+        groups, values = load_checkpoint(path, store.state["key"])
+        values["history"] = [[loss + 1000, score] for loss, score in values["history"]]
+        save_checkpoint(path, store.state["key"], groups, values)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3)])
+def test_a_killed_training_resumes_with_any_number_of_ranks(before, after, corpus, tmp_path):
     texts, labels = corpus
-    params = {"stage1.epochs": 2, "stage2.epochs": 2, "n_clusters": 4, "checkpoint_dir": str(tmp_path / "checkpoints")}
+    checkpoints = tmp_path / "checkpoints"
+    params = {"stage1.epochs": 2, "stage2.epochs": 2, "stage1.batch_size": 25, "stage2.batch_size": 25,
+              "n_clusters": 4, "checkpoint_dir": str(checkpoints)}  # fmt: skip
     settings = {"texts": texts, "labels": labels, "models": {"elias": ("Elias", params)}}
-    record, save, n_saved = _TrainingState.record, _TrainingState.save, []
-
-    def marked(self, learner, loss, score):
-        record(self, learner, loss + 1000, score)
-
-    def interrupted(self, *arguments):
-        save(self, *arguments)
-        n_saved.append(None)
-        if len(n_saved) == 3:  # the first epoch of stage 2
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_TrainingState, "record", marked)
-        patch.setattr(_TrainingState, "save", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            train_with_ranks.trained(settings)
     (tmp_path / "settings.json").write_text(json.dumps(settings))
-    run = torchrun(2, SCRIPT, tmp_path / "settings.json", tmp_path / "out")
+    killed = torchrun(before, SCRIPT, tmp_path / "settings.json", tmp_path / "out", 3)  # after an epoch of stage 2
+    assert "SIGKILL" in killed.stderr
+    assert not (tmp_path / "out.0").exists()
+    assert len(list(checkpoints.iterdir())) == 2
+    marked_losses(checkpoints)
+    run = torchrun(after, SCRIPT, tmp_path / "settings.json", tmp_path / "out")
     assert run.returncode == 0, run.stderr
     found = json.loads((tmp_path / "out.0").read_text())["elias"]
-    settings["models"]["elias"][1].pop("checkpoint_dir")
+    params.pop("checkpoint_dir")
     expected = train_with_ranks.trained(settings)["elias"]
     losses, others = (np.array(result["history"])[:, 0] for result in (found, expected))
     assert np.allclose(losses - [1000, 1000, 1000, 0], others, atol=1e-3)  # the marks show what was not trained again
     assert np.allclose(found["scores"], expected["scores"], atol=2e-3)
+
+
+def run_ranks(size, function):
+    """Results of a function of `Ranks`, called by as many threads; what they send goes through queues."""
+    pipes = {(a, b): Queue() for a in range(size) for b in range(size)}
+    barrier, shared = threading.Barrier(size), [None] * size
+
+    class Thread(Ranks):
+        def concatenate(self, own, *, in_file=False):
+            shared[self.rank] = own
+            barrier.wait()
+            joined = np.concatenate(shared)
+            barrier.wait()
+            return joined
+
+        def blocks(self, own):
+            if not self.is_first:
+                pipes[self.rank, 0].put(own)
+                return
+            for rank in range(size):
+                yield own if rank == 0 else pipes[rank, 0].get()
+
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(lambda rank: function(Thread(rank, size)), range(size)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_the_best_rows_of_all_ranks(size):
+    random = np.random.default_rng(0)
+    weights, phi = random.normal(size=(4, 3)).astype(np.float32), random.normal(size=(6, 3)).astype(np.float32)
+    bias = random.normal(size=4).astype(np.float32)
+    expected = ShortlistHead(weights, bias, squared_hinge).search(phi, 3, 1)
+
+    def search(ranks):
+        head = ShortlistHead(weights, bias, squared_hinge)
+        head.labels = ShardedTable(weights, bias, ranks)  # five ranks: one of them has no label
+        return head.search(phi, 3, 1)
+
+    for ids, scores in run_ranks(size, search):
+        assert np.array_equal(ids, expected[0])
+        assert np.allclose(scores, expected[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_checkpoints_are_written_shard_by_shard(size, tmp_path):
+    random = np.random.default_rng(2)
+    weights, bias = random.normal(size=(7, 3)).astype(np.float32), random.normal(size=7).astype(np.float32)
+
+    def save(ranks):
+        table = ShardedTable(weights, bias, ranks)
+        groups = {"arrays": {"other": np.arange(3), **table.saved(table.arrays())}}
+        assert all(array.own.nbytes < weights.nbytes for name, array in groups["arrays"].items() if name != "other")
+        if ranks.is_first:
+            save_checkpoint(tmp_path / "c", "key", groups, {})
+        else:
+            send_shards(groups)
+        return table
+
+    tables = run_ranks(size, save)
+    arrays = load_checkpoint(tmp_path / "c", "key", mapped=True).groups["arrays"]
+    assert np.array_equal(arrays["weights"], weights)
+    assert np.array_equal(arrays["bias"], bias)
+    assert np.array_equal(arrays["other"], np.arange(3))
+    for table in tables:
+        assert np.array_equal(table.own_part(arrays)["weights"], table.weights)
 
 
 def test_the_shell_saves_one_model(corpus, tmp_path):

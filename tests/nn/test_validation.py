@@ -99,10 +99,9 @@ def test_metrics_by_beta_are_those_of_the_blended_ranking(bias_weight):
     validator, head = blend_validator(bias_weight=bias_weight)
     metrics = validator.metrics_by_beta(Identity(), head)
     assert tuple(metrics) == BETAS
-    weights, bias = head.classifiers
     assert validator.bias_shift.any() == (bias_weight > 0)
     ids, similarity_scores = validator.source.candidates(None)
-    logits = candidate_logits((weights, bias + validator.bias_shift), ids, validator.samples.features.dense, 1)
+    logits = candidate_logits(head.labels, ids, validator.samples.features.dense, 1, validator.bias_shift)
     for beta in (0.0, 0.5, 1.0):
         blended = blended_scores(ids, logits, similarity_scores, beta, False)
         order = np.argsort(-blended, axis=1, kind="stable")[:, :5]

@@ -112,6 +112,26 @@ def test_fewer_full_epochs_are_less_exact(loss):
     assert objective(max_full_epochs=1) > objective() * 1.005
 
 
+def test_labels_that_are_hard_to_tell_apart_get_more_full_epochs():
+    """Four full epochs alone are 20 % above the loss of as many as are needed."""
+    random = np.random.default_rng(0)
+    X = sparse.random(1000, 300, 0.1, "csr", np.float32, random)
+    Y = as_csr(sparse.csr_matrix((random.random((1000, 16)) < 0.05).astype(np.float32)))
+
+    def objective(max_full_epochs):
+        config = LinearConfig(
+            loss="dead_zone_logistic", C=7.0, threshold=0.0, tolerance=1.0, max_full_epochs=max_full_epochs
+        )
+        W = fit_ovr(X, Y, config=config).toarray().astype(float)
+        losses = [
+            reference.ovr_objective(X.toarray(), signs(Y, i), W[i], loss=config.loss, cost=config.C)
+            for i in range(W.shape[0])
+        ]
+        return np.mean(losses)
+
+    assert objective(4) < 1.08 * objective(None)
+
+
 @pytest.mark.parametrize("loss", ["squared_hinge", "hinge", "logistic", "dead_zone_logistic"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_a_sample_of_the_negatives_of_large_clusters(loss, threads):

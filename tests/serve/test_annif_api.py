@@ -51,7 +51,7 @@ def test_options(client):
     every = subjects(ask())
     assert subjects(ask(limit=2)) == every[:2]
     assert subjects(ask(limit=0)) == []
-    assert subjects(ask(limit=100_000)) == every
+    assert subjects(ask(limit=100_000)) == subjects(ask(limit=10**20)) == every
     assert subjects(ask(threshold=float(every[1][1]))) == every[:2]
     hits = {hit["uri"]: hit for hit in ask(language="de").json()["results"]}
     assert hits["http://ex.org/whale"]["label"] == "Wal"
@@ -97,6 +97,17 @@ def test_batches(client, model):
     assert client.post(f"{PROJECT}/suggest-batch", json={"documents": []}).json() == []
 
 
+def test_a_text_without_a_word_has_no_subjects(client):
+    for text in ("", " \n\t "):
+        assert subjects(client.post(f"{PROJECT}/suggest", data={"text": text})) == []
+        assert subjects(client.post("/v1/projects/fields/suggest", data={"text": text})) == []
+    documents = [{"text": ""}, {"text": "whale"}, {"text": "\0"}]
+    rows = client.post(f"{PROJECT}/suggest-batch", json={"documents": documents}).json()
+    assert [bool(row["results"]) for row in rows] == [False, True, False]
+    fields = client.post("/v1/projects/fields/suggest", data={"text": "", "metadata_body": "whale"})
+    assert subjects(fields)
+
+
 def test_learning_is_not_allowed(client):
     answer = client.post(f"{PROJECT}/learn", json=[{"text": "a", "subjects": [{"uri": "http://ex.org/cat"}]}])
     assert answer.status_code == 403
@@ -114,7 +125,7 @@ def test_languages(client):
     assert mixed["de"] == pytest.approx(1 - mixed["en"])
     assert mixed[None] == 0
     assert ask("Das Haus ist nicht groß.", "en")[0]["language"] is None
-    assert ask("", "en")[0]["language"] is None
+    assert ask("", "en") == [{"language": None, "score": 1.0}]
 
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -138,6 +149,14 @@ BAD = [
     ("POST", f"{PROJECT}/suggest-batch", {"json": {"documents": [{"text": 7}]}}, 400, "documents.0"),
     ("POST", f"{PROJECT}/suggest-batch", {"json": {"documents": [{"text": "", "metadata": 7}]}}, 400, "metadata"),
     ("POST", f"{PROJECT}/suggest-batch", {"json": {"documents": [{"text": "", "document_id": 7}]}}, 400, "document_id"),
+    ("POST", f"{PROJECT}/suggest-batch", {"json": {"documents": [{"text": "", "document_id": None}]}}, 400, "null"),
+    ("POST", f"{PROJECT}/suggest-batch?language=fi", {"json": {"documents": []}}, 400, "not supported by vocabulary"),
+    ("POST", f"{PROJECT}/learn", {"json": {}}, 400, "not a list"),
+    ("POST", f"{PROJECT}/learn", {"json": [7]}, 400, "'0'"),
+    ("POST", f"{PROJECT}/learn", {"json": [{"text": 7}]}, 400, "'text'"),
+    ("POST", f"{PROJECT}/learn", {"json": [{"text": "", "subjects": {}}]}, 400, "'0.subjects'"),
+    ("POST", f"{PROJECT}/learn", {"json": [{"text": "", "subjects": [{"label": "a"}]}]}, 400, "'uri'"),
+    ("POST", f"{PROJECT}/learn", {"json": [{"subjects": [{"uri": "a", "label": 7}]}]}, 400, "label"),
     ("POST", f"{PROJECT}/suggest-batch?limit=x", {"json": {"documents": []}}, 400, "'limit'"),
     ("POST", "/v1/detect-language", {"json": {"text": "a"}}, 400, "required"),
     ("POST", "/v1/detect-language", {"json": {"text": "a", "languages": ["english"]}}, 400, "codes"),
@@ -173,4 +192,4 @@ def test_long_texts_do_not_keep_other_requests_waiting(model_path, monkeypatch):
 def test_fractions_of_a_long_text_have_the_sum_1():
     scores = language_scores("Das ist ein Haus. " * 30_000, ["de", "en"])
     assert scores == [("de", 1.0), ("en", 0.0), (None, 0.0)]
-    assert language_scores(" \n ", ["de"]) == [(None, 1.0), ("de", 0.0)]
+    assert language_scores(" \n ", ["de"]) == [(None, 1.0)]

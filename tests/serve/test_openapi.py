@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from urllib.parse import urljoin
 
 import pytest
 from serving import in_thread
@@ -22,15 +23,17 @@ def test_every_route_is_documented(client):
     schema = suggest["requestBody"]["content"]["application/json"]["schema"]
     answer = client.post("/v1/suggest", json=schema["examples"][0])
     assert answer.status_code == 200
+    parameters = api["paths"]["/v1/projects/{project_id}/suggest"]["post"]["parameters"]
+    assert [(parameter["name"], parameter["example"]) for parameter in parameters] == [("project_id", "words")]
     assert all("summary" in operation for methods in api["paths"].values() for operation in methods.values())
 
 
 def test_the_page_of_the_documentation_loads_nothing_from_elsewhere(client):
     page = client.get("/docs").text
     parts = re.findall(r'(?:src|href)="([^"]+)"', page)
-    assert {"docs/docs.js", "docs/docs.css", "openapi.json"} <= set(parts)
+    assert {"docs/docs.js", "docs/docs.css", "static/theme.css", "openapi.json"} <= set(parts)
     for part in parts:
-        answer = client.get(f"/{part}")
+        answer = client.get(urljoin("/docs", part))
         assert answer.status_code == 200
         assert not re.findall(r"https?://", answer.text if part != "openapi.json" else "")
     assert "<script>" not in page

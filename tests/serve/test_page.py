@@ -57,7 +57,7 @@ def rows(page):
     return page.eval_on_selector_all(
         "#labels li",
         "items => items.map(item => [JSON.parse(item.dataset.key), item.querySelector('.name bdi').textContent,"
-        " item.querySelector('.score').firstChild.textContent])",
+        " item.querySelector('.score').title])",
     )
 
 
@@ -112,8 +112,36 @@ def test_k_threshold_rule_and_filter(page):
     settled(page, lambda: page.select_option("#rule", ""))
     settled(page, lambda: page.fill("#filter", "bread"))  # far from the text, but that is what is asked for
     assert [name for _, name, _ in rows(page)] == ["Bread"]
+    assert page.inner_text("#filter-value") == "1"
     settled(page, lambda: page.fill("#filter", "nothing has this name"))
+    assert page.inner_text("#filter-value") == "0"
     assert "No label of the model" in page.inner_text("#empty")
+
+
+def test_a_small_probability_is_told_in_three_digits(page):
+    type_text(page, "the whale swim in the ocean")
+    shown = page.eval_on_selector_all("#labels .score", "all => all.map(one => [one.textContent, Number(one.title)])")
+    assert any(score < 0.0005 for _, score in shown)
+    for text, score in shown:
+        assert text == ("<0.001" if score < 0.0005 else f"{score:.3f}")
+
+
+def test_what_the_model_is(page, paths):
+    page.wait_for_selector("#about dl")
+    about = page.inner_text("#about")
+    model = ramify.load(paths["linear"])
+    assert "About linear" in about
+    assert "8; half of them with at least" in about
+    assert "300 texts" in about
+    assert "probabilities, fitted on 100 texts" in about
+    assert str(model.rule_.name) in about
+    type_text(page, "the whale")
+    page.click("#labels li:nth-child(1) .name")
+    page.wait_for_selector("#why .words")
+    assert page.is_hidden("#about")  # the explanation takes its place
+    page.keyboard.press("Escape")
+    page.select_option("#model", "popular")
+    page.wait_for_function("() => document.querySelector('#about').textContent.includes('raw scores')")
 
 
 def test_why_a_label_is_there_and_what_changes_without_a_word(page, paths):
@@ -240,6 +268,7 @@ def test_the_report_has_its_own_style(page, address):
     assert page.evaluate(f"{root}.querySelectorAll('img, script').length") == 0
     page.select_option("#model", "graph")
     page.wait_for_function("() => document.querySelector('#report-note').textContent.includes('graph.report.html')")
+    assert page.inner_text("#report-note code") == "ramify evaluate graph TEST --report graph.report.html"
 
 
 def test_models_side_by_side(page, address, paths):
@@ -268,7 +297,7 @@ def test_an_error_is_told_in_words(page, address):
     page.wait_for_selector("#trouble:not([hidden])")
     assert "does not answer" in page.inner_text("#trouble")
     page.unroute("**/v1/suggest")
-    type_text(page, "the whale and more")
+    page.wait_for_selector("#labels li")  # it asks again by itself
     assert page.is_hidden("#trouble")
     page.errors.clear()
 
@@ -280,6 +309,9 @@ def test_a_token_is_asked_for(browser, paths):
     with running(create_app({"linear": paths["linear"]}, settings)) as address:
         page = browser.new_page()
         page.goto(address)
+        page.fill("#token", "wrong")
+        page.click("#token-form button")
+        page.wait_for_function("() => document.querySelector('#token-note').textContent.includes('refused')")
         page.fill("#token", "secret")
         page.click("#token-form button")
         page.wait_for_selector("body[data-ready]")

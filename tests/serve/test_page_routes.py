@@ -108,6 +108,24 @@ def test_what_there_is_not(client):
     assert "graph.report.html" in answer.json()["detail"]
 
 
+def test_labels_that_are_no_texts(tmp_path):
+    from fastapi.testclient import TestClient
+
+    from ramify.serve import create_app
+
+    labels = [("a", 1), 7, "7", "x", 2.5, "[1"]
+    texts = ["first", "second", "third", "fourth", "fifth", "sixth"]
+    ramify.Popular().fit(texts, [[label] for label in labels]).save(tmp_path / "mixed")
+    with TestClient(create_app(tmp_path / "mixed")) as client:
+
+        def found(text):
+            return client.get("/v1/models/mixed/label", params={"label": text}).json().get("label")
+
+        assert [found(text) for text in ('["a",1]', "7", "x", "2.5", "[1")] == [["a", 1], "7", "x", 2.5, "[1"]
+        for text in ("[[", '{"a": 1}', "null", "[[1]]", "8"):
+            assert client.get("/v1/models/mixed/label", params={"label": text}).status_code == 404
+
+
 def test_a_report_may_not_run_scripts(client):
     answer = client.get("/v1/models/linear/report")
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")

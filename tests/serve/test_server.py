@@ -17,7 +17,9 @@ import pytest
 from serving import LABELS, TEXTS, in_thread, running
 
 import ramify
+from ramify.io.store import Store
 from ramify.serve import Settings, create_app
+from ramify.serve.served import ModelRegistry
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,20 @@ def test_a_damaged_model_changes_nothing(served):
     assert client.get("/v1/models").json() == before
     assert client.post("/v1/suggest", json={"input": "whale"}).status_code == 200
     manifest.write_bytes(content)
+
+
+def test_the_service_goes_on_looking_after_a_model_that_cannot_be_loaded(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    _model(1).save(path)
+    models = ModelRegistry({"model": path})
+    first = models.get(None)
+    _model(2).save(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "__init__", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
+        assert models.reload() == []
+    assert models.get(None) is first
+    _model(3).save(path)
+    assert models.reload() == ["model"]
 
 
 def test_malformed_http(served):

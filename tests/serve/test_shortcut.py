@@ -354,6 +354,32 @@ def test_an_answer_to_a_known_head_is_sent_before_the_end(model_path, halted):
         assert client.file.read() == b""
 
 
+def test_a_client_that_goes_on_asking_is_told_of_the_end(model_path):
+    """An open connection ends with an answer that says so: a request that is on its way is not lost."""
+    settings = Settings(threads=1, reload_every=0, token="secret")
+    wholes = (request(suggest()), request(suggest(explain=1)), b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+    last: dict[int, dict[str, str]] = {}
+
+    def go_on(i, client):
+        with client:
+            while i not in last:
+                client.send(wholes[i])
+                status, headers, _ = client.read()
+                assert status == 200
+                if headers.get("connection") == "close":
+                    last[i] = headers
+
+    with in_thread(create_app(model_path, settings), settings) as address:
+        port = int(address.rpartition(":")[2])
+        threads = [threading.Thread(target=go_on, args=(i, Client(port))) for i in range(len(wholes))]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+    for thread in threads:
+        thread.join(30)
+    assert sorted(last) == [0, 1, 2]
+
+
 def test_a_client_that_leaves_after_a_known_head_takes_its_text_along(model_path, halted):
     settings = Settings(threads=1, reload_every=0, token="secret")
     app = create_app(model_path, settings)

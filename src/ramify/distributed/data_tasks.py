@@ -17,9 +17,9 @@ from scipy import sparse
 
 from ramify import native
 from ramify.base.errors import DataError
-from ramify.base.sparse import csr_from_parts, indptr_from_counts, normalize_rows
+from ramify.base.sparse import csr_from_parts, indptr_from_counts, normalize_rows, pattern
 from ramify.base.threads import resolve_threads
-from ramify.base.types import Csr, Label, LongArray
+from ramify.base.types import AnyArray, Csr, Label, LongArray
 from ramify.distributed.task import Job, Shard
 from ramify.io.dataset import Dataset
 from ramify.io.files import BadLines
@@ -46,16 +46,21 @@ def read_file(job: Job) -> dict[str, Any]:
     texts: list[Any] = []
     seen: dict[Label, int] = {}
     ids: list[int] = []
+    weights: list[float] = []
+    is_graded = False
     counts: list[int] = []
     keys: list[str | int | None] = []
     for record in iter_records(path, format=found, options=record_options, bad=bad):
-        if record.weights is not None and not job.params.get("ignores_weights"):
-            raise DataError(f"{path}:{record.line}: weights of labels are not supported here; train in one process")
         texts.append(record.text)
         keys.append(record.id)
-        row = dict.fromkeys(seen.setdefault(label, len(seen)) for label in record.labels)
+        row: dict[int, float] = {}
+        for label, weight in zip(record.labels, record.weights or [1.0] * len(record.labels), strict=True):
+            i = seen.setdefault(label, len(seen))
+            row[i] = max(weight, row.get(i, 0.0))
         ids.extend(row)
+        weights.extend(row.values())
         counts.append(len(row))
+        is_graded = is_graded or bool(record.weights)
     if not texts:
         raise DataError(f"{path}: no records")
     names = list(dict.fromkeys(name for text in texts if isinstance(text, dict) for name in text))
@@ -65,8 +70,7 @@ def read_file(job: Job) -> dict[str, Any]:
     encoded = [part.encode("utf-8", "surrogatepass") for text in texts for part in _columns(text, columns)]
     job.writer.array("text_bytes", np.frombuffer(b"".join(encoded), np.uint8))
     job.writer.array("text_offsets", indptr_from_counts([len(part) for part in encoded]))
-    job.writer.array("label_ids", np.array(ids, np.int32))
-    job.writer.array("label_indptr", indptr_from_counts(counts))
+    _write_labels(job, np.array(ids, np.int32), indptr_from_counts(counts), weights if is_graded else None)
     labels = LabelVocabulary(seen).save(job.writer)
     has_keys = any(key is not None for key in keys)
     if has_keys:
@@ -76,6 +80,7 @@ def read_file(job: Job) -> dict[str, Any]:
         "n": len(texts),
         "columns": columns if names else None,
         "labels": labels,
+        "is_graded": is_graded,
         "n_skipped": bad.n_skipped,
         "has_keys": has_keys,
     }
@@ -87,19 +92,26 @@ def _columns(text: Any, columns: Sequence[str]) -> list[str]:
     return [text if name in ("", "text") else "" for name in columns]
 
 
+def _write_labels(job: Job, ids: AnyArray, indptr: AnyArray, weights: AnyArray | list[float] | None) -> None:
+    """Labels of all rows, with their weights if they have some."""
+    job.writer.array("label_ids", ids.astype(np.int32, copy=False))
+    job.writer.array("label_indptr", indptr.astype(np.int64, copy=False))
+    if weights is not None:
+        job.writer.array("label_weights", np.asarray(weights, np.float32))
+
+
 def _write_features(job: Job, data: Dataset) -> dict[str, Any]:
-    X: Any = data.X
-    if not sparse.issparse(X) or data.relevance is not None:
-        raise DataError(f"{job.paths[0]}: dense features are not supported here; train in one process")
+    X: Any = data.X  # sparse: `read_files` refuses others
     job.write_csr("X", X)
-    job.writer.array("label_ids", data.Y.indices.astype(np.int32))
-    job.writer.array("label_indptr", data.Y.indptr.astype(np.int64))
+    weights = None if data.relevance is None else data.relevance.data
+    _write_labels(job, data.Y.indices, data.Y.indptr, weights)
     labels = data.label_names.save(job.writer)
     return {
         "kind": "sparse",
         "n": len(data),
         "n_features": int(X.shape[1]),
         "labels": labels,
+        "is_graded": weights is not None,
         "n_skipped": data.n_skipped,
     }
 
@@ -145,6 +157,19 @@ def make_blocks(sizes: Sequence[int], rows_per_block: int) -> list[Block]:
     return blocks
 
 
+def group_blocks(blocks: Sequence[Block], n_rows: int) -> list[list[int]]:
+    """Indices of blocks that follow each other, grouped so that a group of several has at most so many rows."""
+    groups: list[list[int]] = []
+    size = n_rows
+    for i, block in enumerate(blocks):
+        size += block.end - block.begin
+        if size > n_rows:
+            groups.append([])
+            size = block.end - block.begin
+        groups[-1].append(i)
+    return groups
+
+
 def documents(shard: Shard, begin: int, end: int, names: Sequence[str] | None, step: int = 1) -> list[Any]:
     """Texts of some rows of a file, one of `step`; with the names of all text fields, dicts of them."""
     columns: list[str] = shard.result["columns"] or [""]
@@ -182,18 +207,23 @@ def merge_labels(job: Job) -> dict[str, Any]:
 
 
 def encode_labels(job: Job) -> dict[str, Any]:
-    """Y (rows × L) of a block, and the rows of Yᵀ, each sample with norm 1, that PIFA multiplies with X."""
+    """Y (rows × L) of a block, with the weights of the labels, and what PIFA multiplies with X.
+
+    The latter are the rows of Yᵀ without weights, each sample with norm 1.
+    """
     file, labels = job.inputs["file"][0], job.inputs["labels"][0]
     begin, end = job.params["begin"], job.params["end"]
     indptr = file.array("label_indptr")[begin : end + 1]
-    ids = file.array("label_ids")[int(indptr[0]) : int(indptr[-1])]
+    entries = slice(int(indptr[0]), int(indptr[-1]))
+    ids = file.array("label_ids")[entries]
+    weights = file.array("label_weights")[entries] if file.result["is_graded"] else np.ones(len(ids), np.float32)
     if file.result["kind"] != "sparse":
         ids = labels.array(f"map{job.params['file']}")[ids]
     shape = (end - begin, labels.result["n_labels"])
-    Y = csr_from_parts(np.ones(len(ids), np.float32), ids, (indptr - indptr[0]).astype(np.int32), shape)
+    Y = csr_from_parts(np.array(weights), ids, (indptr - indptr[0]).astype(np.int32), shape)
     Y.sort_indices()
     job.write_csr("Y", Y)
-    job.write_rows("by_label", normalize_rows(Y).T.tocsr())
+    job.write_rows("by_label", normalize_rows(pattern(Y)).T.tocsr())
     return {"n_entries": int(Y.nnz)}
 
 

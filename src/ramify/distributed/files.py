@@ -11,11 +11,15 @@ from typing import Any
 from ramify.base.errors import DataError
 from ramify.distributed.scheduler import Run
 from ramify.distributed.task import Task
+from ramify.io.formats import detect_format
+from ramify.io.npz import has_dense_features
 
 OVERHEAD = 200 << 20
 """Bytes of a worker that has loaded the library."""
 READ_OPTIONS = ("format", "fields", "label_sep", "label_field", "encoding", "skip_bad")
 """Options of `ramify.read` that data files may be read with."""
+FIT_OPTIONS = ("tree", "label_features", "negatives", "sample_weight", "relevance", "label_catalogue")
+"""Options of `XRLinear.fit` that only one process has; weights of labels are read from the files."""
 
 
 def find_files(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
@@ -36,12 +40,20 @@ def find_files(files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]])
 def check_read_options(options: dict[str, Any]) -> None:
     """Raise for an unknown option."""
     for name in options:
+        if name in FIT_OPTIONS:
+            raise TypeError(f"{name} is an option of fit, in one process; training on files does not support it")
         if name not in READ_OPTIONS:
             raise TypeError(f"unexpected option {name!r}; options of reading: {', '.join(READ_OPTIONS)}")
 
 
 def read_files(run: Run, paths: list[str], params: dict[str, Any]) -> list[Task]:
     """Read data files, each by one task; the content of a file names it, not its path."""
+    for path in paths:
+        if (params["options"].get("format") or detect_format(path)) == "npz" and has_dense_features(path):
+            raise DataError(
+                f"{path}: its features are dense, and tasks work on texts and sparse features only; read the files "
+                "with ramify.read, then call fit or predict"
+            )
     status = [Path(path).stat() for path in paths]
     digests = [
         Task(

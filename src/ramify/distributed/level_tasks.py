@@ -15,19 +15,19 @@ from scipy import sparse
 
 from ramify import native
 from ramify.base.mixed import Mixed
-from ramify.base.sparse import indptr_from_counts
+from ramify.base.sparse import indptr_from_counts, pattern
 from ramify.base.threads import resolve_threads
 from ramify.base.types import AnyArray, Csr, LongArray
 from ramify.distributed.data_tasks import take_rows
 from ramify.distributed.task import Job, Shard
-from ramify.distributed.tree_tasks import compact_columns, load_tree, side_by_side
+from ramify.distributed.tree_tasks import below_each_other, compact_columns, load_tree, side_by_side
 from ramify.io.labels import LabelVocabulary
 from ramify.metrics.propensity import LabelCounts
 from ramify.models.features import load_features
 from ramify.models.xrlinear import XRLinear
 from ramify.rank import negatives as mining
 from ramify.rank.beam import LinearTree, PackedLevel, constant_terms
-from ramify.rank.linear import drop_small_weights, fit_ovr
+from ramify.rank.linear import fit_ovr, normalize_relevance
 from ramify.rank.score_transforms import ScoreTransform
 
 KEPT, MINING = "kept", "mining"
@@ -47,15 +47,21 @@ def transforms(model: XRLinear, depth: int) -> list[ScoreTransform]:
 
 
 def mine(job: Job) -> dict[str, Any]:
-    """Nodes of a level that the samples of a block belong to, and the clusters that take them as negatives."""
+    """Nodes of a level that the samples of some blocks belong to, and the clusters that take them as negatives.
+
+    If labels have weights, the nodes have the relevance of the samples.
+    """
     model, level = XRLinear.from_dict(job.params["model"]), job.params["level"]
-    Y = job.inputs["labels"][0].csr("Y")
-    tree = load_tree(job.inputs["tree"][0], Y.shape[1])
-    nodes = tree.project(Y)
-    job.write_rows("Y", nodes[level].T.tocsr())
+    weighted = below_each_other([shard.csr("Y") for shard in job.inputs["labels"]])
+    tree = load_tree(job.inputs["tree"][0], weighted.shape[1])
+    nodes = tree.project(pattern(weighted))
+    positives = nodes[level]
+    if job.params["is_graded"]:
+        positives = normalize_relevance(tree.project(weighted)[level], model.relevance_norm)
+    job.write_rows("Y", positives.T.tocsr())
     if level == 0:
         return {"has_pool": False}
-    X = Mixed.of(job.inputs["X"][0].csr("X"))
+    X = Mixed.of(below_each_other([shard.csr("X") for shard in job.inputs["X"]]))
     above = [_level(shard, MINING) for shard in job.inputs["levels"]]
     matcher = LinearTree(tree, above, transforms(model, tree.depth)[:level], X.shape[1])
     seed, first = job.params["seed"], job.params["first"]
@@ -117,22 +123,24 @@ def fit_group(job: Job) -> dict[str, Any]:
     if any(shard.result["has_pool"] for shard in mined):
         pool = _columns(mined, "pool", first_cluster, last_cluster, n)
     _, (Y_all, pool_all) = _compact(Y, pool)
-    extra = mining.extra_margins(Y_all, pool_all, clusters, are_labels=are_labels, n_rows=n)
+    extra = mining.extra_margins(pattern(Y_all), pool_all, clusters, are_labels=are_labels, n_rows=n)
     rows, (Y, M) = _compact(Y, M)
     W = fit_ovr(
         take_rows(job.inputs["X"], job.params["first_rows"], rows, d),
-        Y,
+        pattern(Y),
         M,
+        relevance=Y if job.params["is_graded"] else None,
         clusters=clusters,
         config=model.linear if are_labels else model.node_linear(),
         seed=job.params["seed"],
         cut=native.linear.Cut(first, int(children[-1]), n, job.params["is_wide"], begin - first, end - first),
     )[begin - first : end - first]
     job.writer.array("bias", constant_terms(W, model.linear.bias, extra[begin - first : end - first]))
-    kept = W if are_labels else drop_small_weights(W, d, model.linear.thresholds(np.zeros(W.shape[0])))
     job.write_rows("W", W.T.tocsr()[:d])
-    return {"magnitudes": {kind: _magnitudes(part, d) for kind, part in ((KEPT, kept), (MINING, W))},
-            "n_weights": int(W.nnz)}  # fmt: skip
+    magnitudes = dict.fromkeys((KEPT, MINING), _magnitudes(W, d))
+    if not are_labels:
+        magnitudes[KEPT] = _magnitudes(model.prune_node_weights(W, d), d)
+    return {"magnitudes": magnitudes, "n_weights": int(W.nnz)}
 
 
 def _compact(Y: Csr, M: Csr | None) -> tuple[LongArray | None, tuple[Csr, Csr | None]]:
@@ -164,8 +172,7 @@ def pack(job: Job) -> dict[str, Any]:
     W = by_feature.T.tocsr()
     parts = {KEPT: W}
     if level < tree.depth - 1:
-        thresholds = model.linear.thresholds(np.zeros(n_nodes))
-        parts = {KEPT: drop_small_weights(W, end - begin, thresholds), MINING: W}
+        parts = {KEPT: model.prune_node_weights(W, end - begin), MINING: W}
     for kind, part in parts.items():
         smallest, largest = job.params["magnitudes"][kind]
         starts, blocks, codebook = native.linear.pack_weights(

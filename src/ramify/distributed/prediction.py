@@ -112,7 +112,7 @@ def predict_files(
     chosen = make_engine(engine, directory, workers=workers, threads=threads, address=address)
     try:
         run = Run(directory, chosen, verbose)
-        read = read_files(run, paths, {"options": options, "ignores_weights": True})
+        read = read_files(run, paths, {"options": options})
         blocks = make_blocks([run.result(task)["n"] for task in read], rows_per_block)
         params = {"model": _digest(model_path), "k": k, "probabilities": probabilities}
         tasks = [

@@ -30,7 +30,7 @@ from ramify.base.sparse import csr_from_parts, indptr_from_counts
 from ramify.base.types import AnyArray, Csr
 from ramify.io.store import Store, StoreWriter
 
-VERSION = 2
+VERSION = 3
 """Part of the name of every task; raised when the content of shards changes."""
 KIND = "shard"
 

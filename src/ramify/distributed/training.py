@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ramify.base.errors import DataError
 from ramify.base.progress import progress
-from ramify.distributed.data_tasks import Block, make_blocks
+from ramify.distributed.data_tasks import Block, group_blocks, make_blocks
 from ramify.distributed.engines import Engine, make_engine
 from ramify.distributed.feature_tasks import features_from, is_chosen_by_texts
 from ramify.distributed.files import OVERHEAD, check_read_options, find_files, read_files
@@ -26,8 +26,9 @@ MERGED = 16
 """Blocks whose terms one task merges."""
 LABELS_PER_TASK = 4_000
 """Labels that a task represents or clusters at least: starting one takes as long as the work on a few hundred."""
-WORK_PER_TASK = 3_000_000
-"""The same for training, in pairs of a sample and a label: every task copies the features of its samples."""
+WORK_PER_TASK = 6_000_000
+"""The same for training, in pairs of a sample and a label: every task copies the features of its samples, and writes
+its weights by feature."""
 FEATURES_PER_TASK = 50_000
 """Features whose weights a task packs at least: it opens the weights of all tasks of the level."""
 
@@ -75,7 +76,7 @@ def fit_files(
     try:
         run = Run(directory, chosen, model.verbose)
         with progress(f"training {model.kind}", None, model.verbose):
-            joined = _Training(run, model, n_tasks).train(paths, options, rows_per_block)
+            joined = _Training(run, model, n_tasks, rows_per_block).train(paths, options)
     finally:
         if isinstance(engine, str):
             chosen.close()
@@ -92,9 +93,6 @@ def _check(model: XRLinear, options: dict[str, Any]) -> None:
     for tfidf in feature_parts(model.features):
         if tfidf.preprocessor is not None or tfidf.tokenizer is not None:
             raise ValueError("functions of Tfidf cannot be sent to other processes; apply them to the files before")
-    kinds = model.label_representation
-    if "spectral" in ((kinds,) if isinstance(kinds, str) else kinds):
-        raise ValueError("label_representation='spectral' needs all labels at once; train with fit")
 
 
 class _Data(NamedTuple):
@@ -105,6 +103,7 @@ class _Data(NamedTuple):
     n_labels: int
     n_features: int
     n_entries: int
+    is_graded: bool
     blocks: list[Block]
     labels: Task
     Y: list[Task]
@@ -123,14 +122,14 @@ class _Data(NamedTuple):
 class _Training:
     """The stages of a training."""
 
-    def __init__(self, run: Run, model: XRLinear, n_tasks: int) -> None:
-        self._run, self._model, self._n_tasks = run, model, n_tasks
+    def __init__(self, run: Run, model: XRLinear, n_tasks: int, rows_per_block: int) -> None:
+        self._run, self._model, self._n_tasks, self._rows_per_block = run, model, n_tasks, rows_per_block
         irrelevant = ("threads", "verbose", "checkpoint_dir", "threshold", "features")
         self._settings = {name: value for name, value in model.to_dict().items() if name not in irrelevant}
 
-    def train(self, paths: list[str], options: dict[str, Any], rows_per_block: int) -> Task:
+    def train(self, paths: list[str], options: dict[str, Any]) -> Task:
         """Run all stages; returns the task whose shard is the model."""
-        data = self._read(paths, options, rows_per_block)
+        data = self._read(paths, options)
         trees: list[Task] = []
         levels: list[Task] = []
         for index in range(self._model.n_trees):
@@ -150,14 +149,14 @@ class _Training:
 
     # ---- data ----
 
-    def _read(self, paths: list[str], options: dict[str, Any], rows_per_block: int) -> _Data:
+    def _read(self, paths: list[str], options: dict[str, Any]) -> _Data:
         files = read_files(self._run, paths, {"options": options})
         found = [self._run.result(file) for file in files]
         kinds = {result["kind"] for result in found}
         if "sparse" in kinds and len(kinds) > 1:
             raise DataError("some of the files have texts, others features")
         n = sum(result["n"] for result in found)
-        blocks = make_blocks([result["n"] for result in found], rows_per_block)
+        blocks = make_blocks([result["n"] for result in found], self._rows_per_block)
         labels = self._one("merging labels", "data_tasks:merge_labels", {}, {"files": files})
         Y = self._run.run("encoding labels", [
             Task(f"encoding labels of rows {b.first}", "data_tasks:encode_labels",
@@ -178,7 +177,8 @@ class _Training:
             n_features = self._run.result(features)["n_features"]
         n_entries = sum(self._run.result(task)["n_entries"] for task in X)
         n_labels = self._run.result(labels)["n_labels"]
-        return _Data(kind, n, n_labels, n_features, n_entries, blocks, labels, Y, X, features)
+        is_graded = any(result["is_graded"] for result in found)
+        return _Data(kind, n, n_labels, n_features, n_entries, is_graded, blocks, labels, Y, X, features)
 
     def _map_blocks(
         self, title: str, function: str, blocks: list[Block], params: dict[str, Any], of_blocks: dict[str, list[Task]],
@@ -228,18 +228,14 @@ class _Training:
         params = {"tree": config.to_dict(), "seed": seed, "n_labels": data.n_labels}
         if data.n_labels <= config.max_leaf_size:
             return self._one("building the tree", "tree_tasks:build_whole", params, {})
-        kinds = self._model.label_representation
-        kind = kinds if isinstance(kinds, str) else kinds[index % len(kinds)]
-        n_tasks = max(1, min(self._n_tasks, data.n_labels // LABELS_PER_TASK))
+        kind, n_tasks = self._model.representation_of(index), self._n_label_tasks(data)
         bounds = [data.n_labels * i // n_tasks for i in range(n_tasks + 1)]
-        represented = {"n": data.n, "n_features": data.n_features, "first_rows": data.first_rows, "kind": kind,
-                       "n_terms": config.n_terms}  # fmt: skip
-        Z = self._run.run("representing labels", [
-            Task(f"representing labels {a} to {b}", "tree_tasks:represent", {**represented, "begin": a, "end": b},
-                 {"labels": data.Y, "X": data.X}, cost=b - a,
-                 memory=data.bytes_of(min(data.n, 4 * data.n * (b - a) // data.n_labels)))
-            for a, b in itertools.pairwise(bounds)
-        ])  # fmt: skip
+        if kind == "spectral":
+            bounds = [0, data.n_labels]
+            graph = {"seed": seed, "n_terms": config.n_terms}
+            Z = [self._one("representing labels", "tree_tasks:represent_graph", graph, {"labels": data.Y})]
+        else:
+            Z = self._represent(data, kind, bounds)
         if config.method != "kmeans":
             return self._one("building the tree", "tree_tasks:build_whole", params, {"Z": Z})
         nodes = self._one("starting the tree", "tree_tasks:start", {"n_labels": data.n_labels}, {})
@@ -255,18 +251,34 @@ class _Training:
             nodes = self._one("joining nodes", "tree_tasks:join_nodes", joined, {"above": [nodes], "parts": parts})
         return nodes
 
+    def _n_label_tasks(self, data: _Data) -> int:
+        return max(1, min(self._n_tasks, data.n_labels // LABELS_PER_TASK))
+
+    def _represent(self, data: _Data, kind: str, bounds: list[int]) -> list[Task]:
+        """Z by ranges of labels."""
+        params = {"n": data.n, "n_features": data.n_features, "first_rows": data.first_rows, "kind": kind,
+                  "n_terms": self._model.tree.n_terms}  # fmt: skip
+        return self._run.run("representing labels", [
+            Task(f"representing labels {a} to {b}", "tree_tasks:represent", {**params, "begin": a, "end": b},
+                 {"labels": data.Y, "X": data.X}, cost=b - a,
+                 memory=data.bytes_of(min(data.n, 4 * data.n * (b - a) // data.n_labels)))
+            for a, b in itertools.pairwise(bounds)
+        ])  # fmt: skip
+
     # ---- classifiers ----
 
     def _fit_level(self, data: _Data, tree: Task, above: list[Task], level: int, index: int) -> Task:
         name = f"level {level + 1}" if self._model.n_trees == 1 else f"tree {index + 1}, level {level + 1}"
         widths = self._run.result(tree)["widths"]
-        common = {"model": self._settings, "level": level, "n_labels": data.n_labels}
+        common = {"model": self._settings, "level": level, "n_labels": data.n_labels, "is_graded": data.is_graded}
         seed = self._model.seed + index
         mined = self._run.run(f"finding negatives, {name}", [
-            Task(f"negatives of rows {b.first}, {name}", "level_tasks:mine",
-                 {**common, "seed": seed, "first": b.first}, {"labels": [Y], "tree": [tree], "X": [X], "levels": above},
-                 cost=b.end - b.begin)
-            for b, Y, X in zip(data.blocks, data.Y, data.X, strict=True)
+            Task(f"negatives of rows {data.blocks[blocks[0]].first}, {name}", "level_tasks:mine",
+                 {**common, "seed": seed, "first": data.blocks[blocks[0]].first},
+                 {"labels": [data.Y[i] for i in blocks], "tree": [tree], "X": [data.X[i] for i in blocks],
+                  "levels": above},
+                 cost=sum(data.blocks[i].end - data.blocks[i].begin for i in blocks))
+            for blocks in group_blocks(data.blocks, self._rows_per_block)
         ])  # fmt: skip
         sizes = {"level": level, "n_labels": data.n_labels, "n": data.n, "n_tasks": self._n_tasks,
                  "min_work": WORK_PER_TASK}  # fmt: skip

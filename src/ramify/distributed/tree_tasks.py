@@ -19,6 +19,7 @@ from ramify.distributed.data_tasks import take_rows
 from ramify.distributed.task import Job, Shard
 from ramify.index.kmeans import MAX_DEPTH, TreeConfig, build_tree, split_node
 from ramify.index.tree import LabelTree
+from ramify.labels.representations import spectral
 
 
 def represent(job: Job) -> dict[str, Any]:
@@ -31,10 +32,21 @@ def represent(job: Job) -> dict[str, Any]:
         rows, left = compact_columns(left)
         X = take_rows(job.inputs["X"], first_rows, rows, job.params["n_features"])
         Z = native.matrix.spmm(same_index(left, X), X, resolve_threads(None), unit_rows=True)
-    n_terms = job.params["n_terms"]
-    Z = Z if n_terms is None else native.matrix.largest_entries(as_csr(Z, "Z"), n_terms, resolve_threads(None))
-    job.write_csr("Z", as_csr(Z, "Z"))
-    return {"n_entries": int(Z.nnz)}
+    job.write_csr("Z", _largest(as_csr(Z, "Z"), job.params["n_terms"]))
+    return {}
+
+
+def represent_graph(job: Job) -> dict[str, Any]:
+    """Z of all labels, from the graph of samples and labels: needs the labels of all samples, but no features."""
+    Y = pattern(below_each_other([shard.csr("Y") for shard in job.inputs["labels"]]))
+    Z = as_csr(sparse.csr_matrix(spectral(Y, seed=job.params["seed"])), "Z")
+    job.write_csr("Z", _largest(Z, job.params["n_terms"]))
+    return {}
+
+
+def _largest(Z: Csr, n_terms: int | None) -> Csr:
+    """Keep the entries that are clustered."""
+    return Z if n_terms is None else native.matrix.largest_entries(Z, n_terms, resolve_threads(None))
 
 
 def side_by_side(parts: list[Csr], n: int) -> Csr:
@@ -43,6 +55,11 @@ def side_by_side(parts: list[Csr], n: int) -> Csr:
     assert joined.shape[1] == n
     joined.sort_indices()
     return joined
+
+
+def below_each_other(parts: list[Csr]) -> Csr:
+    """Rows of all blocks as one matrix."""
+    return parts[0] if len(parts) == 1 else sparse.vstack(parts, format="csr")
 
 
 def compact_columns(matrix: Csr) -> tuple[LongArray, Csr]:
@@ -77,7 +94,7 @@ def build_whole(job: Job) -> dict[str, Any]:
 
 
 def _stack(shards: list[Shard]) -> Csr:
-    return as_csr(sparse.vstack([shard.csr("Z") for shard in shards], format="csr"), "Z")
+    return as_csr(below_each_other([shard.csr("Z") for shard in shards]), "Z")
 
 
 def _write_tree(job: Job, tree: LabelTree) -> dict[str, Any]:

@@ -126,5 +126,6 @@ class GraphReport:
 
 
 def _by_decile(values: list[float] | DoubleArray, heading: str) -> Table:
-    """Table of one value per decile of labels, frequent ones first."""
-    return [["label frequency decile", heading], *([f"{d + 1}", f"{value:.2f}"] for d, value in enumerate(values))]
+    """Table of one value per decile of labels, frequent ones first; those without a label have none."""
+    shown = ["–" if np.isnan(value) else f"{value:.2f}" for value in values]
+    return [["label frequency decile", heading], *([f"{d + 1}", value] for d, value in enumerate(shown))]

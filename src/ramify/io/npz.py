@@ -7,6 +7,7 @@ and `Y….npz`, is read too; a matrix without such a second file is features wit
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ def read_npz(path: str | os.PathLike[str]) -> tuple[Csr | FloatArray, Csr, Label
         return features, indicator(sparse.csr_matrix((features.shape[0], 0), dtype=np.float32)), LabelVocabulary([])
     labels = indicator(_csr(_arrays(labels_file), "", labels_file), str(labels_file))
     return features, labels, LabelVocabulary(range(labels.shape[1]))
+
+
+def has_dense_features(path: str | os.PathLike[str]) -> bool:
+    """Whether a file has dense features, without reading them; damaged files are left to `read_npz`."""
+    try:
+        with zipfile.ZipFile(path) as opened:
+            return "X.npy" in opened.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def write_npz(path: str | os.PathLike[str], features: Csr | FloatArray, labels: Csr, names: LabelVocabulary) -> None:

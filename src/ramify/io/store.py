@@ -105,15 +105,18 @@ class StoreWriter:
 
     def array_parts(self, name: str, parts: Sequence[AnyArray]) -> None:
         """Write one-dimensional arrays, such as memory-mapped ones, as a single one, without holding it in memory."""
-        shape = (sum(map(len, parts)),)
-        header = {"descr": parts[0].dtype.str, "fortran_order": False, "shape": shape}
+        self.array_blocks(name, parts[0].dtype, (sum(map(len, parts)),), parts)
+
+    def array_blocks(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], blocks: Iterable[AnyArray]) -> None:
+        """Write an array of this shape whose rows come block by block, so that only one block is in memory."""
+        header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
 
         def write(out: BinaryIO) -> None:
             np.lib.format.write_array_header_1_0(out, header)
-            for part in parts:
-                np.ascontiguousarray(part, parts[0].dtype).tofile(out)
+            for block in blocks:
+                np.ascontiguousarray(block, dtype).tofile(out)
 
-        self._write(name, parts[0].dtype, shape, write)
+        self._write(name, dtype, shape, write)
 
     def manifest(self, kind: str, params: dict[str, Any], state: dict[str, Any]) -> None:
         """Set the content of the manifest; it is written at the end of the `with` block."""

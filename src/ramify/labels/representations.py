@@ -15,8 +15,11 @@ from ramify import native
 from ramify.base.errors import DataError
 from ramify.base.mixed import Mixed
 from ramify.base.sparse import as_csr, normalize_rows
-from ramify.base.threads import resolve_threads
+from ramify.base.threads import blas_threads, resolve_threads
 from ramify.base.types import AnyArray, Csr, FloatArray
+
+SPECTRAL_DIMENSIONS = 24
+"""Dimensions of a spectral representation."""
 
 
 def pii(Y: Csr) -> Csr:
@@ -61,13 +64,15 @@ def pifa_with_features(
     return as_csr(sparse.hstack([sparse.csr_matrix(instances), sparse.csr_matrix(label_features)], format="csr"), "Z")
 
 
-def spectral(Y: Csr, n_dimensions: int = 24, *, seed: int = 0) -> FloatArray:
+def spectral(Y: Csr, n_dimensions: int | None = None, *, seed: int = 0) -> FloatArray:
     """Spectral representation (L, k) of the bipartite graph of samples and labels (Dhillon 2001).
 
     Z = D₂^(-½) V, where V are the right singular vectors 2 … k + 1 of D₁^(-½) Y D₂^(-½), and D₁ and D₂ are diagonal
-    with the row and column sums of Y.
+    with the row and column sums of Y. `n_dimensions` is k; None: 24, or as many as a smaller Y has.
     """
     n_values = min(Y.shape) - 1
+    if n_dimensions is None:
+        n_dimensions = min(SPECTRAL_DIMENSIONS, n_values - 1)
     if not 1 <= n_dimensions < n_values:
         raise ValueError(
             f"n_dimensions must be between 1 and {n_values - 1} for Y of shape {Y.shape}; got {n_dimensions}"
@@ -75,7 +80,8 @@ def spectral(Y: Csr, n_dimensions: int = 24, *, seed: int = 0) -> FloatArray:
     by_row, by_label = (_inverse_root(np.asarray(Y.sum(axis=axis)).ravel()) for axis in (1, 0))
     scaled = sparse.diags(by_row) @ Y.astype(np.float64) @ sparse.diags(by_label)
     v0 = np.random.default_rng(seed).standard_normal(min(Y.shape))
-    _, values, right = svds(scaled, k=n_dimensions + 1, v0=v0)
+    with blas_threads(1):  # the same bits for any number of cores
+        _, values, right = svds(scaled, k=n_dimensions + 1, v0=v0)
     vectors = right[np.argsort(-values)][1:]
     # The sign of a singular vector is arbitrary: make its largest entry positive.
     vectors *= np.where(vectors[np.arange(len(vectors)), np.abs(vectors).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]

@@ -103,6 +103,15 @@ class XRLinear(TrainedTreeModel, LinearModel):
     node_negative_fraction: float = param(
         0.2, "`negative_fraction` of the classifiers of inner nodes, which have samples in plenty", above=0, high=1
     )
+    node_tolerance: float | None = param(
+        None, "`tolerance` of the classifiers of inner nodes; raising it is faster; None: `linear.tolerance`", above=0
+    )
+    node_threshold: float | None = param(
+        None,
+        "weights of inner nodes below this magnitude are dropped; raising it shrinks and speeds up the model; None: as "
+        "labels without a sample",
+        low=0,
+    )
     matcher_kept: int = param(
         4,
         "matcher: best clusters of a sample that always take it as a negative; the cluster of rank r takes it with "
@@ -141,13 +150,15 @@ class XRLinear(TrainedTreeModel, LinearModel):
     def pecos(cls, **params: Any) -> Self:
         """Return settings close to PECOS's defaults: balanced 16-way trees, leaves of 100, l3-hinge, beam 10.
 
-        Weights of clusters and of rare labels have a threshold above PECOS's 0.1: rankings stay the same, and the model
-        has a third of PECOS's size.
+        Weights of inner nodes have twice PECOS's threshold of 0.1, and twice the tolerance: rankings stay the
+        same, and the model has a third of PECOS's size.
         """
         settings = {
             **_paper_settings(),
             "tree": TreeConfig(branching=16, **_BALANCED),
-            "linear": LinearConfig(threshold=0.1, tail_threshold=0.137, max_full_epochs=2),
+            "linear": LinearConfig(threshold=0.1, tail_threshold=0.11, max_full_epochs=2),
+            "node_tolerance": 0.4,
+            "node_threshold": 0.2,
             "score_transform": "l3-hinge",
         }
         return cls(**{**settings, **params})
@@ -282,7 +293,7 @@ class XRLinear(TrainedTreeModel, LinearModel):
                                threads=self.threads, extra=extra)  # fmt: skip
                 kept = W
                 if not are_labels:
-                    kept = drop_small_weights(W, n_sparse, self.linear.thresholds(np.zeros(W.shape[0])))
+                    kept = self.prune_node_weights(W, n_sparse)
                 levels.append(pack(kept))
                 if not are_labels:
                     mining_levels.append(pack(W) if kept.nnz < W.nnz else levels[-1])
@@ -297,8 +308,16 @@ class XRLinear(TrainedTreeModel, LinearModel):
         """
         threshold = min(self.linear.threshold, _MINING_THRESHOLD)
         return self.linear.clone().set_params(
-            threshold=threshold, tail_threshold=None, negative_fraction=self.node_negative_fraction
+            threshold=threshold,
+            tail_threshold=None,
+            negative_fraction=self.node_negative_fraction,
+            tolerance=self.node_tolerance or self.linear.tolerance,
         )
+
+    def prune_node_weights(self, W: Csr, n_sparse: int) -> Csr:
+        """Drop the weights of inner nodes that the search does not need."""
+        config = self.linear if self.node_threshold is None else LinearConfig(threshold=self.node_threshold)
+        return drop_small_weights(W, n_sparse, config.thresholds(np.zeros(W.shape[0])))
 
     def mine_negatives(
         self,
@@ -335,15 +354,17 @@ class XRLinear(TrainedTreeModel, LinearModel):
         sampled = mining.sampled_matcher(proposed, n_above, kept, fraction, seed, first_row)
         return mining.with_weights(mining.union(*certain), sampled) if certain else sampled, pool
 
+    def representation_of(self, index: int) -> str:
+        """Return the label representation of a tree."""
+        kinds = self.label_representation
+        return kinds if isinstance(kinds, str) else kinds[index % len(kinds)]
+
     def _represent_labels(self, X: Mixed, Y: Csr, label_features: Any, index: int) -> Csr | FloatArray:
-        kinds = (
-            (self.label_representation,) if isinstance(self.label_representation, str) else self.label_representation
-        )
-        kind = kinds[index % len(kinds)]
+        kind = self.representation_of(index)
         if kind == "pii":
             return representations.pii(Y)
         if kind == "spectral":
-            return representations.spectral(Y, min(24, min(Y.shape) - 2), seed=self.seed + index)
+            return representations.spectral(Y, seed=self.seed + index)
         if label_features is not None:
             features: Csr | FloatArray = X.sparse if X.sparse.shape[1] else X.dense
             return representations.pifa_with_features(features, Y, label_features, threads=self.threads)

@@ -12,8 +12,8 @@ import numpy as np
 
 from ramify.base.errors import ModelFormatError
 from ramify.io.store import Store, StoreWriter, remove_model
-from ramify.nn.optim import Arrays
-from ramify.nn.ranks import current_ranks
+from ramify.nn.optim import Arrays, SavedArrays
+from ramify.nn.ranks import Shard, current_ranks
 
 KIND = "checkpoint"
 
@@ -25,18 +25,37 @@ class Checkpoint(NamedTuple):
     values: dict[str, Any]
 
 
-def save_checkpoint(path: Path, key: str, groups: Mapping[str, Arrays], values: Mapping[str, Any]) -> None:
-    """Write a checkpoint atomically; `key` identifies the training."""
+def save_checkpoint(path: Path, key: str, groups: Mapping[str, SavedArrays], values: Mapping[str, Any]) -> None:
+    """Write a checkpoint atomically; `key` identifies the training.
+
+    Of arrays that are divided among ranks the first rank writes one shard after the other, while the other ranks call
+    `send_shards` with the same groups.
+    """
     state = {"key": key, "values": dict(values), "groups": {group: list(arrays) for group, arrays in groups.items()}}
     with StoreWriter(path) as writer:
         for group, arrays in groups.items():
             for name, array in arrays.items():
-                writer.array(f"{group}-{name}", array)
+                if isinstance(array, Shard):
+                    writer.array_blocks(f"{group}-{name}", array.own.dtype, array.shape, array.blocks())
+                else:
+                    writer.array(f"{group}-{name}", array)
         writer.manifest(KIND, {}, state)
 
 
-def load_checkpoint(path: Path, key: str) -> Checkpoint | None:
-    """Read the checkpoint of a training; None if there is none, an error if it belongs to another training."""
+def send_shards(groups: Mapping[str, SavedArrays]) -> None:
+    """Send the shards of this rank to the first one, which writes them."""
+    for arrays in groups.values():
+        for array in arrays.values():
+            if isinstance(array, Shard):
+                for _ in array.blocks():
+                    raise AssertionError("only the first rank gets blocks")
+
+
+def load_checkpoint(path: Path, key: str, *, mapped: bool = False) -> Checkpoint | None:
+    """Read the checkpoint of a training; None if there is none, an error if it belongs to another training.
+
+    With `mapped` its arrays stay on disk, for ranks that need a part of them.
+    """
     if not path.exists():
         return None
     store = Store(path, verify=True)
@@ -47,7 +66,8 @@ def load_checkpoint(path: Path, key: str) -> Checkpoint | None:
 
     def read(name: str) -> Any:
         entry = store.files.get(f"{name}.npy", {})
-        return np.array(store.array(name, entry.get("dtype", "f4")))
+        array = store.array(name, entry.get("dtype", "f4"))
+        return array if mapped else np.array(array)
 
     arrays = {group: {name: read(f"{group}-{name}") for name in names} for group, names in groups.items()}
     return Checkpoint(arrays, values)

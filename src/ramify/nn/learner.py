@@ -12,7 +12,7 @@ from ramify.base.types import AnyArray, Csr, FloatArray, LongArray
 from ramify.nn.config import TrainingConfig
 from ramify.nn.encoders import Encoder
 from ramify.nn.encoders.samples import Samples
-from ramify.nn.optim import Adam, Arrays, add_prefix, select_prefix
+from ramify.nn.optim import Adam, Arrays, SavedArrays, add_prefix, select_prefix
 from ramify.nn.ranks import current_ranks
 from ramify.nn.validation import ValidationScore
 
@@ -37,14 +37,14 @@ class Head(Protocol):
     def set_arrays(self, arrays: Mapping[str, AnyArray]) -> None:
         """Copy the values of all arrays."""
 
-    def gathered(self, arrays: Arrays) -> Arrays:
-        """Arrays with the names of `arrays()`, of all ranks."""
+    def saved(self, arrays: Arrays) -> SavedArrays:
+        """Arrays with the names of `arrays()`, as a checkpoint has them."""
 
     def own_part(self, arrays: Mapping[str, AnyArray]) -> Arrays:
-        """Reverse `gathered`: what this process holds of them."""
+        """Reverse `saved`: what this process holds of the arrays of a checkpoint."""
 
-    def optimizer_state(self) -> Arrays:
-        """Return the optimizer state."""
+    def optimizer_state(self) -> SavedArrays:
+        """Return the optimizer state, as a checkpoint has it."""
 
     def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
         """Restore what `optimizer_state` returned."""
@@ -171,17 +171,17 @@ class Learner:
         self.encoder.set_arrays(select_prefix("encoder", arrays))
         self.head.set_arrays(select_prefix("head", arrays))
 
-    def gathered(self, arrays: Arrays) -> Arrays:
-        """Arrays with the names of `arrays()`, of all ranks."""
-        head = self.head.gathered(select_prefix("head", arrays))
+    def saved(self, arrays: Arrays) -> SavedArrays:
+        """Arrays with the names of `arrays()`, as a checkpoint has them."""
+        head = self.head.saved(select_prefix("head", arrays))
         return {**add_prefix("encoder", select_prefix("encoder", arrays)), **add_prefix("head", head)}
 
     def own_part(self, arrays: Mapping[str, AnyArray]) -> Arrays:
-        """Reverse `gathered`: what this process holds of them."""
+        """Reverse `saved`: what this process holds of the arrays of a checkpoint."""
         head = self.head.own_part(select_prefix("head", arrays))
         return {**add_prefix("encoder", select_prefix("encoder", arrays)), **add_prefix("head", head)}
 
-    def state(self) -> tuple[Arrays, dict[str, Any]]:
+    def state(self) -> tuple[SavedArrays, dict[str, Any]]:
         """Return what else the next step depends on: arrays, and values for JSON."""
         sampler, sampler_values = self.sampler.state()
         arrays = {

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ramify import native
 from ramify.base.errors import ModelFormatError
-from ramify.base.types import AnyArray, FloatArray, LongArray
-from ramify.nn.ranks import Ranks, current_ranks
+from ramify.base.types import AnyArray, FloatArray, IntArray, LongArray
+from ramify.nn.ranks import Ranks, Shard, current_ranks
 
 Arrays = dict[str, AnyArray]
 """Arrays by name: parameters or optimizer state."""
-
+SavedArrays = Mapping[str, AnyArray | Shard]
+"""The same as a checkpoint has them: of what is divided among ranks, each rank has its shard."""
+Value = TypeVar("Value")
 
 MAX_MAGNITUDE = 1e15
 """Largest magnitude of a number in a checkpoint; those of a training are far below, and larger ones overflow."""
@@ -82,9 +85,13 @@ class RowTable:
 
     weights: FloatArray
     bias: FloatArray | None
+    n_rows: int = field(init=False)
     _slots: LongArray | None = field(init=False, default=None, repr=False)
     _moments: tuple[FloatArray, FloatArray] | None = field(init=False, default=None, repr=False)
     _n_slots: int = field(init=False, default=0, repr=False)
+
+    def __post_init__(self) -> None:
+        self.n_rows = len(self.weights)
 
     def arrays(self) -> Arrays:
         """Return the trained arrays themselves, not copies."""
@@ -95,16 +102,23 @@ class RowTable:
         assert self.bias is not None
         return self.weights, self.bias
 
-    def gathered(self, arrays: Arrays) -> Arrays:
-        """Arrays with the names of `arrays()`, for all rows."""
+    def saved(self, arrays: Arrays) -> SavedArrays:
+        """Arrays with the names of `arrays()`, as a checkpoint has them."""
         return arrays
 
     def own_part(self, arrays: Mapping[str, AnyArray]) -> Mapping[str, AnyArray]:
-        """Reverse `gathered`: what this process holds of them."""
+        """Reverse `saved`: what this process holds of the arrays of a checkpoint."""
         return arrays
 
-    def optimizer_state(self) -> Arrays:
+    def merged(self, ids: IntArray, scores: FloatArray, threads: int) -> tuple[IntArray, FloatArray]:
+        """Ids of all rows, and scores (n, k), given those that each rank has found among its own rows."""
+        return ids, scores
+
+    def optimizer_state(self) -> SavedArrays:
         """Return Adam's moments and the slot of each row; empty before the first step."""
+        return self._own_state()
+
+    def _own_state(self) -> Arrays:
         if self._slots is None or self._moments is None:
             return {}
         first, second = (part[: self._n_slots] for part in self._moments)
@@ -126,10 +140,18 @@ class RowTable:
         """Drop the optimizer state."""
         self._slots, self._moments, self._n_slots = None, None, 0
 
-    def dot(self, pairs: native.neural.Pairs, width: int, embeddings: FloatArray, threads: int) -> FloatArray:
-        """Products (n, width) of embeddings (n, D) with their candidate rows, plus the bias."""
+    def dot(
+        self,
+        pairs: native.neural.Pairs,
+        width: int,
+        embeddings: FloatArray,
+        threads: int,
+        bias_shift: FloatArray | None = None,
+    ) -> FloatArray:
+        """Products (n, width) of embeddings (n, D) with their candidate rows, plus the bias, and a shift of it (n,)."""
         assert self.bias is not None
-        return native.neural.gather_dot(pairs, width, self.weights, self.bias, embeddings, threads)
+        bias = self.bias if bias_shift is None else self.bias + bias_shift
+        return native.neural.gather_dot(pairs, width, self.weights, bias, embeddings, threads)
 
     def dot_backward(self, pairs: native.neural.Pairs, gradients: FloatArray, threads: int) -> FloatArray:
         """Gradients of the embeddings (n, D), given those of the products (n, width)."""
@@ -171,48 +193,69 @@ class ShardedTable(RowTable):
     """A table of which each rank holds, and updates, a range of the rows. Methods are called by all ranks together."""
 
     def __init__(self, weights: FloatArray, bias: FloatArray, ranks: Ranks) -> None:
-        self.ranks, self.n_rows, self.own = ranks, len(weights), ranks.part(len(weights))
+        self.ranks, self.own = ranks, ranks.part(len(weights))
         super().__init__(weights[self.own].copy(), bias[self.own].copy())
+        self.n_rows = len(weights)
 
     def whole(self) -> tuple[FloatArray, FloatArray]:
-        """Weights (n, D) and bias (n,) of all rows, from all ranks."""
-        weights, bias = (self.ranks.concatenate(part) for part in super().whole())
+        """Weights (n, D) and bias (n,) of all rows, from all ranks, in mapped files."""
+        weights, bias = (self.ranks.concatenate(part, in_file=True) for part in super().whole())
         return weights, bias
 
-    def gathered(self, arrays: Arrays) -> Arrays:
-        """Arrays with the names of `arrays()`, of all ranks."""
-        return {name: self.ranks.concatenate(array) for name, array in arrays.items()}
+    def saved(self, arrays: Arrays) -> SavedArrays:
+        """Arrays with the names of `arrays()`, as shards."""
+        return {name: Shard.of(array, self.ranks) for name, array in arrays.items()}
 
     def own_part(self, arrays: Mapping[str, AnyArray]) -> Mapping[str, AnyArray]:
-        """Reverse `gathered`: the rows of this rank."""
+        """Reverse `saved`: the rows of this rank."""
         own = self.arrays()
         shapes = {name: (self.n_rows, *array.shape[1:]) for name, array in own.items()}
-        return {name: restored(arrays, name, array.dtype, shapes[name])[self.own] for name, array in own.items()}
+        return {
+            name: np.array(checked(arrays, name, array.dtype, shapes[name])[self.own]) for name, array in own.items()
+        }
 
-    def optimizer_state(self) -> Arrays:
-        """Return the state of all ranks, as that of one table."""
-        state = super().optimizer_state()
+    def merged(self, ids: IntArray, scores: FloatArray, threads: int) -> tuple[IntArray, FloatArray]:
+        """Ids of all rows, and scores (n, k), of the best of all ranks."""
+        ids = np.where(ids >= 0, ids + np.int32(self.own.start), -1).astype(np.int32)
+        (n, k), size = ids.shape, self.ranks.size
+
+        def of_all_ranks(part: AnyArray) -> AnyArray:
+            return self.ranks.concatenate(part).reshape(size, n, k).swapaxes(0, 1).reshape(n, size * k)
+
+        return native.matrix.list_topk(of_all_ranks(ids), of_all_ranks(scores), k, threads)
+
+    def optimizer_state(self) -> SavedArrays:
+        """Return the shard of this rank of the state of one table."""
+        state = self._own_state()
         if not state:
             return state
         n_slots = self.ranks.concatenate(np.array([self._n_slots]))
         before = int(n_slots[: self.ranks.rank].sum())
         state["slots"] = np.where(state["slots"] >= 0, state["slots"] + before, -1)
-        return self.gathered(state)
+        return self.saved(state)
 
     def set_optimizer_state(self, state: Mapping[str, AnyArray]) -> None:
         """Restore the rows of this rank from the state of one table, or of any number of ranks."""
         if not state:
             return
         shape = len(state.get("first", ())), self.weights.shape[1] + 1
-        slots = restored(state, "slots", np.int64, (self.n_rows,), (-1, shape[0]))[self.own]
+        slots = np.array(checked(state, "slots", np.int64, (self.n_rows,), (-1, shape[0]))[self.own])
         used = slots >= 0
-        moments = {name: restored(state, name, np.float32, shape)[slots[used]] for name in ("first", "second")}
+        moments = {name: checked(state, name, np.float32, shape)[slots[used]] for name in ("first", "second")}
         slots[used] = np.arange(int(used.sum()))
         super().set_optimizer_state({"slots": slots, **moments})
 
-    def dot(self, pairs: native.neural.Pairs, width: int, embeddings: FloatArray, threads: int) -> FloatArray:
-        """Products (n, width) of embeddings (n, D) with their candidate rows, plus the bias."""
-        return self.ranks.sum(super().dot(self._own_pairs(pairs), width, embeddings, threads))
+    def dot(
+        self,
+        pairs: native.neural.Pairs,
+        width: int,
+        embeddings: FloatArray,
+        threads: int,
+        bias_shift: FloatArray | None = None,
+    ) -> FloatArray:
+        """Products (n, width) of embeddings (n, D) with their candidate rows, plus the bias, and a shift of it (n,)."""
+        shift = None if bias_shift is None else bias_shift[self.own]
+        return self.ranks.sum(super().dot(self._own_pairs(pairs), width, embeddings, threads, shift))
 
     def dot_backward(self, pairs: native.neural.Pairs, gradients: FloatArray, threads: int) -> FloatArray:
         """Gradients of the embeddings (n, D), given those of the products (n, width)."""
@@ -253,7 +296,7 @@ class DenseParameter:
         """Return Adam's moments; empty before the first step."""
         return {} if self._moments is None else dict(zip(("first", "second"), self._moments, strict=True))
 
-    def gathered(self, arrays: Arrays) -> Arrays:
+    def saved(self, arrays: Arrays) -> SavedArrays:
         """Return the arrays: every rank has all of them."""
         return arrays
 
@@ -299,18 +342,18 @@ class Trainable:
         for name, array in self.arrays().items():
             array[...] = checked(arrays, name, array.dtype, array.shape)
 
-    def gathered(self, arrays: Arrays) -> Arrays:
-        """Arrays with the names of `arrays()`, of all ranks."""
-        parts = ((name, part.gathered(select_prefix(name, arrays))) for name, part in self.parameters().items())
+    def saved(self, arrays: Arrays) -> SavedArrays:
+        """Arrays with the names of `arrays()`, as a checkpoint has them."""
+        parts = ((name, part.saved(select_prefix(name, arrays))) for name, part in self.parameters().items())
         return {f"{name}.{key}": array for name, part in parts for key, array in part.items()}
 
     def own_part(self, arrays: Mapping[str, AnyArray]) -> Arrays:
-        """Reverse `gathered`: what this process holds of them."""
+        """Reverse `saved`: what this process holds of the arrays of a checkpoint."""
         parts = ((name, part.own_part(select_prefix(name, arrays))) for name, part in self.parameters().items())
         return {f"{name}.{key}": array for name, part in parts for key, array in part.items()}
 
-    def optimizer_state(self) -> Arrays:
-        """Return the optimizer state of all parameters."""
+    def optimizer_state(self) -> SavedArrays:
+        """Return the optimizer state of all parameters, as a checkpoint has it."""
         return {
             f"{name}.{key}": a for name, part in self.parameters().items() for key, a in part.optimizer_state().items()
         }
@@ -326,7 +369,7 @@ class Trainable:
             part.reset_optimizer()
 
 
-def add_prefix(owner: str, arrays: Mapping[str, AnyArray]) -> Arrays:
+def add_prefix(owner: str, arrays: Mapping[str, Value]) -> dict[str, Value]:
     """Prefix the names of arrays with that of their owner."""
     return {f"{owner}.{name}": array for name, array in arrays.items()}
 

@@ -6,21 +6,27 @@ decisions. They divide the expensive parts:
 - label classifiers and their optimizer state: each rank holds a range of the labels (`optim.ShardedTable`);
 - a fine-tuned transformer: each rank computes a part of every batch (`learner.Learner`, `encoders.fine_tuning`).
 
-Embeddings, logits and gradients are exchanged; the weights of the labels never are, except to validate, to write a
-checkpoint and to return the trained model. Sums over ranks are rounded in another order than those of one process, so
-losses agree with it to rounding.
+Embeddings, logits, rankings and gradients are exchanged; the weights of the labels are only to write a checkpoint, from
+each rank to the first, shard by shard, and to return the trained model, to a file in the temporary directory of each
+rank. Sums over ranks are rounded in another order than those of one process, so losses agree with it to rounding.
 """
 
 from __future__ import annotations
 
 import atexit
+import itertools
 import os
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ramify.base.types import AnyArray, FloatArray
+
+BLOCK_BYTES = 16 << 20
+"""Bytes of a shard that travel at a time."""
 
 
 @dataclass(frozen=True)
@@ -58,25 +64,64 @@ class Ranks:
         for tensor, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
             tensor.copy_(total.reshape(tensor.shape))
 
-    def concatenate(self, own: AnyArray) -> AnyArray:
+    def concatenate(self, own: AnyArray, *, in_file: bool = False) -> AnyArray:
         """Rows of all ranks, in their order; the ranks may have different numbers of rows.
 
-        Each rank sends its rows to their place in the result, so that nothing else is in memory.
+        Each rank sends its rows to their place in the result, so that nothing else is in memory; with `in_file` the
+        result is a mapped file without a name, of which the system keeps in memory what there is room for.
         """
         if self.size == 1:
             return own
         import torch
         from torch import distributed
 
-        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
-        distributed.all_gather(counts, torch.tensor([len(own)]))
-        ends = np.cumsum([0, *map(int, counts)]).tolist()
-        joined = np.empty((ends[-1], *own.shape[1:]), own.dtype)
+        ends = self._ends(own)
+        shape = ends[-1], *own.shape[1:]
+        if in_file and 0 not in shape:
+            with tempfile.TemporaryFile(prefix="ramify-") as file:
+                if hasattr(os, "posix_fallocate"):  # a full disk is an error here, and kills the process later
+                    os.posix_fallocate(file.fileno(), 0, own.itemsize * int(np.prod(shape, dtype=np.int64)))
+                joined: AnyArray = np.asarray(np.memmap(file, own.dtype, "r+", shape=shape))
+        else:
+            joined = np.empty(shape, own.dtype)
         joined[ends[self.rank] : ends[self.rank + 1]] = own
         for rank in range(self.size):
             if ends[rank] < ends[rank + 1]:
                 distributed.broadcast(torch.from_numpy(joined[ends[rank] : ends[rank + 1]]), rank)
         return joined
+
+    def blocks(self, own: AnyArray) -> Iterator[AnyArray]:
+        """Rows of all ranks, in their order and a block at a time, on the first rank; the others send theirs to it."""
+        import torch
+        from torch import distributed
+
+        ends = self._ends(own)
+        size = max(1, BLOCK_BYTES // max(1, own.itemsize * int(np.prod(own.shape[1:], dtype=np.int64))))
+        for rank in range(self.size):
+            for begin in range(ends[rank], ends[rank + 1], size):
+                end = min(begin + size, ends[rank + 1])
+                if rank == self.rank:
+                    block = np.ascontiguousarray(own[begin - ends[rank] : end - ends[rank]])
+                    if not self.is_first:
+                        distributed.send(torch.from_numpy(block), 0)
+                elif self.is_first:
+                    block = np.empty((end - begin, *own.shape[1:]), own.dtype)
+                    distributed.recv(torch.from_numpy(block), rank)
+                if self.is_first:
+                    yield block
+
+    def total(self, n: int) -> int:
+        """Sum of a number over all ranks."""
+        return int(self.concatenate(np.array([n], np.int64)).sum())
+
+    def _ends(self, own: AnyArray) -> list[int]:
+        """Boundaries (ranks + 1) of the rows of each rank."""
+        import torch
+        from torch import distributed
+
+        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        distributed.all_gather(counts, torch.tensor([len(own)]))
+        return list(itertools.accumulate(map(int, counts), initial=0))
 
     def wait(self) -> None:
         """Wait until every rank is here."""
@@ -90,6 +135,27 @@ class Ranks:
         from torch import distributed
 
         distributed.all_reduce(tensor)
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The rows of this rank of an array that is divided among the ranks, to be written as one.
+
+    Every rank iterates over `blocks`, for all shards in the same order.
+    """
+
+    own: AnyArray
+    shape: tuple[int, ...]
+    ranks: Ranks
+
+    @classmethod
+    def of(cls, own: AnyArray, ranks: Ranks) -> Shard:
+        """Return the shard; all ranks do so together."""
+        return cls(own, (ranks.total(len(own)), *own.shape[1:]), ranks)
+
+    def blocks(self) -> Iterator[AnyArray]:
+        """All rows, in order, on the first rank; nothing on the others."""
+        return self.ranks.blocks(self.own)
 
 
 def current_ranks() -> Ranks:

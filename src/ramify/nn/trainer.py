@@ -13,7 +13,7 @@ from ramify.base.errors import DataError, ModelFormatError
 from ramify.base.progress import progress
 from ramify.base.threads import blas_threads
 from ramify.base.types import LongArray
-from ramify.nn.checkpoint import load_checkpoint, save_checkpoint
+from ramify.nn.checkpoint import load_checkpoint, save_checkpoint, send_shards
 from ramify.nn.config import TrainingConfig
 from ramify.nn.learner import Learner
 from ramify.nn.optim import Arrays, restored
@@ -58,10 +58,10 @@ class _TrainingState:
                 self.best[name][...] = array
 
     def save(self, path: Path, key: str, learner: Learner) -> None:
-        """Write a checkpoint; the first of several ranks writes that of all."""
+        """Write a checkpoint; the first of several ranks writes the shards of all."""
         state, values = learner.state()
-        best = {} if self.best is None else learner.gathered(self.best)
-        groups = {"arrays": learner.gathered(learner.arrays()), "state": state, "best": best}
+        best = {} if self.best is None else learner.saved(self.best)
+        groups = {"arrays": learner.saved(learner.arrays()), "state": state, "best": best}
         names = ("epoch", "step", "n_not_better", "done", "history")
         all_values = {
             **{name: getattr(self, name) for name in names},
@@ -71,12 +71,14 @@ class _TrainingState:
         }
         if learner.ranks.is_first:
             save_checkpoint(path, key, groups, all_values)
+        else:
+            send_shards(groups)
         learner.ranks.wait()
 
     @classmethod
     def resume(cls, path: Path, key: str, learner: Learner) -> _TrainingState | None:
         """Restore learner and state from a checkpoint of this training, if there is one."""
-        checkpoint = load_checkpoint(path, key)
+        checkpoint = load_checkpoint(path, key, mapped=learner.ranks.size > 1)
         if checkpoint is None:
             return None
         groups, values = checkpoint

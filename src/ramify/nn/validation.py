@@ -11,7 +11,6 @@ from ramify.base.types import Csr, DoubleArray, FloatArray, IntArray
 from ramify.metrics.report import evaluate
 from ramify.nn.encoders import Encoder
 from ramify.nn.encoders.samples import Samples
-from ramify.nn.heads.classifiers import shifted
 from ramify.nn.heads.shortlist import ShortlistHead, candidate_logits
 from ramify.rank.blend import BETAS, BlendMetrics, best_beta, blend_metrics_by_beta
 
@@ -115,7 +114,7 @@ class BlendValidator:
             return {}
         embeddings = encoder.encode(self.samples, self.threads)
         ids, similarity_scores = self.source.candidates(embeddings)
-        logits = candidate_logits(shifted(head.classifiers, self.bias_shift), ids, embeddings, self.threads)
+        logits = candidate_logits(head.labels, ids, embeddings, self.threads, self.bias_shift)
         return blend_metrics_by_beta(
             betas, self.by_row, ids, logits, similarity_scores, self.Y, self.inverse_propensities, self.threads
         )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from ramify.base.errors import ModelFormatError
@@ -170,5 +169,7 @@ def fit_logistic(
     bounds = [(None, None), *((0 if bounded else None, None) for bounded in is_bounded)]
     init = np.zeros(1 + features.shape[1])
     init[0] = logit(targets.mean())
+    from scipy.optimize import minimize  # here, since it takes longer to import than a model to load
+
     solution = minimize(loss, init, jac=True, method="L-BFGS-B", bounds=bounds).x
     return np.append(solution[0], solution[1:] / scale)

@@ -76,7 +76,8 @@ class LinearConfig(Config):
     max_full_epochs: int | None = param(
         None,
         "of these, epochs over all samples of a cluster at most; the others visit only samples that violate the "
-        "optimality conditions; lowering it is faster, less exact; None: until `tolerance` is reached",
+        "optimality conditions; with a dead zone twice as many, while more than a tenth of the samples violate them; "
+        "lowering it is faster, less exact; None: until `tolerance` is reached",
         low=1,
         high=2**31 - 1,
     )
@@ -104,7 +105,7 @@ _TAIL_THRESHOLD_COUNT = 20.0
 
 
 def ranking_config(
-    *, loss: Literal["logistic", "dead_zone_logistic"] = "dead_zone_logistic", tail_threshold: float | None = 0.6
+    *, loss: Literal["logistic", "dead_zone_logistic"] = "dead_zone_logistic", tail_threshold: float | None = 0.62
 ) -> LinearConfig:
     """Parameters of classifiers that rank: the logistic losses also order labels that are clearly irrelevant.
 

@@ -64,7 +64,7 @@ def _sections(report: Report) -> list[tuple[str, str, str]]:
         ("frequency", "Frequent and rare labels", _deciles(models)),
         ("probabilities", "Are the probabilities right?", _reliability(models)),
         ("rules", "Label sets by decision rule", _rules(models)),
-        ("hard", "Hardest labels", _each(models, _hard)),
+        ("hard", "Hardest labels", _each(models, _hard, is_wide=True)),
         ("confused", "Most confused pairs", _each(models, _confused)),
         ("errors", "Rows that differ most" if report.comparison else "Sample errors", _mistakes(models)),
         ("index", "Index", _each(models, _index)),
@@ -93,8 +93,8 @@ def _figure(svg: str, caption: str, below: str = "") -> str:
     return f"<figure><figcaption>{escape(caption)}</figcaption>{svg}{below}</figure>"
 
 
-def _table(rows: Table, caption: str = "", words: Sequence[int] = ()) -> str:
-    """HTML of a table, header first; the columns `words` hold text, the others numbers."""
+def _table(rows: Table, caption: str = "", words: Sequence[int] = (), *, is_close: bool = False) -> str:
+    """HTML of a table, header first; the columns `words` hold text, the others numbers; `is_close` takes less room."""
     head, *rest = rows
 
     def kind(i: int) -> str:
@@ -113,13 +113,15 @@ def _table(rows: Table, caption: str = "", words: Sequence[int] = ()) -> str:
         for row in rest
     ]
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    kind_of_table = ' class="close"' if is_close else ""
     content = f"<thead><tr>{cells}</tr></thead><tbody>{''.join(lines)}</tbody>"
     name = escape(caption or ", ".join(filter(None, head)), quote=True)  # wide tables scroll, also by the keyboard
-    return f'<div class="scroll" role="group" tabindex="0" aria-label="{name}"><table>{title}{content}</table></div>'
+    table = f"<table{kind_of_table}>{title}{content}</table>"
+    return f'<div class="scroll" role="group" tabindex="0" aria-label="{name}">{table}</div>'
 
 
-def _each(models: Sequence[ModelReport], render: Callable[[ModelReport], str]) -> str:
-    """What `render` makes of each model, in columns; with the names of the models, if there are two."""
+def _each(models: Sequence[ModelReport], render: Callable[[ModelReport], str], *, is_wide: bool = False) -> str:
+    """What `render` makes of each model, in columns unless it is wide; with their names, if there are two."""
     parts = [render(model) for model in models]
     if not any(parts):
         return ""
@@ -130,7 +132,7 @@ def _each(models: Sequence[ModelReport], render: Callable[[ModelReport], str]) -
         f'<div><h3 class="series {s}">{_name(m)}</h3>{part or empty}</div>'
         for s, m, part in zip(SERIES, models, parts, strict=True)
     ]
-    return f'<div class="columns">{"".join(cells)}</div>'
+    return "".join(cells) if is_wide else f'<div class="columns">{"".join(cells)}</div>'
 
 
 # ---- sections ----
@@ -167,9 +169,9 @@ def _difference(report: Report) -> str:
     tables = report.comparison.tables()
     lead = _lead("A minus B on the same rows. An interval that does not contain 0 is a difference that other samples "
                  "would show, too.")  # fmt: skip
-    parts = [_table(rows, _title(title)) for title, rows in tables.items()]
+    first, *others = (_table(rows, _title(title), is_close=True) for title, rows in tables.items())
     chart = _figure(charts.difference_chart(report.comparison), "Difference in percentage points")
-    return f'{lead}<div class="columns"><div>{chart}</div><div>{"".join(parts)}</div></div>'
+    return f'{lead}<div class="columns wide-table"><div>{chart}{"".join(others)}</div><div>{first}</div></div>'
 
 
 def _curves(models: Sequence[ModelReport]) -> str:
@@ -180,10 +182,12 @@ def _curves(models: Sequence[ModelReport]) -> str:
     return f'{lead}<div class="columns">{recall}{precision}</div>'
 
 
-def _legend(models: Sequence[ModelReport]) -> str:
+def _legend(models: Sequence[ModelReport], shown: Sequence[ModelReport] | None = None) -> str:
+    """Names of the models in their colors; `shown`: those that the plot has."""
     if len(models) == 1:
         return ""
-    items = "".join(f'<li class="series {s}">{_name(m)}</li>' for s, m in zip(SERIES, models, strict=True))
+    pairs = [(s, m) for s, m in zip(SERIES, models, strict=True) if shown is None or m in shown]
+    items = "".join(f'<li class="series {s}">{_name(m)}</li>' for s, m in pairs)
     return f'<ul class="legend">{items}</ul>'
 
 
@@ -216,7 +220,7 @@ def _reliability(models: Sequence[ModelReport]) -> str:
         return ""
     lead = _lead("Of the labels with a probability of 0.7, seven in ten should be true: circles on the line. Above it "
                  "the model is too careful, below it too sure. The area is the number of labels.")  # fmt: skip
-    chart = _figure(charts.reliability_chart(models), "Reliability of the five best labels", _legend(models))
+    chart = _figure(charts.reliability_chart(models), "Reliability of the five best labels", _legend(models, shown))
     tables = []
     for model in shown:
         assert model.evaluation.reliability is not None
@@ -236,8 +240,8 @@ def _rules(models: Sequence[ModelReport]) -> str:
         for i, r in enumerate(model.rules):
             numbers = [f"{v:.1f}" for v in (r.precision, r.recall, r.f1, r.f1_by_sample)]
             rows.append([f"{i + 1}", r.name, *numbers, f"{r.n_labels:.1f}", f"{100 * r.empty:.0f} %"])
-        tables.append(_table(rows, model.name if len(models) > 1 else "", words=(1,)))
-    return f'{lead}<div class="columns"><div>{chart}</div><div>{"".join(tables)}</div></div>'
+        tables.append(_table(rows, model.name if len(models) > 1 else "", words=(1,), is_close=True))
+    return f'{lead}<div class="columns wide-table"><div>{chart}</div><div>{"".join(tables)}</div></div>'
 
 
 def _hard(model: ModelReport) -> str:
@@ -308,7 +312,7 @@ def _mistake(views: Sequence[Mistake], models: Sequence[ModelReport]) -> str:
 def _why(highlight: Highlight) -> str:
     kind = "true" if highlight.is_true else "wrong"
     words = ", ".join(
-        f'<span class="{"up" if value > 0 else "down"}"><bdi>{escape(word)}</bdi> {value:+.2f}</span>'
+        f'<span class="{"up" if value > 0 else "down"}"><bdi>{escape(word)}</bdi> {_signed(value)}</span>'
         for word, value in highlight.words
     )
     return (
@@ -316,6 +320,10 @@ def _why(highlight: Highlight) -> str:
         f"{highlight.score:.3f}):</p><blockquote dir=auto>{highlighted(highlight.pieces)}</blockquote>"
         f'<p class="words">{words}</p></div>'
     )
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
 
 
 def _index(model: ModelReport) -> str:

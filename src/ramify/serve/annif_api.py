@@ -112,6 +112,7 @@ class AnnifApi:
         else:
             documents, identities = await asyncio.to_thread(requests.parse_batch, body)
         loaded = self._loaded(name)
+        options = self._with_language(loaded, options)
         if not documents:
             return b"[]"
         return await self._submit(scope, loaded, documents, options, identities)
@@ -124,13 +125,17 @@ class AnnifApi:
         options: requests.Options,
         identities: list[Any] | None,
     ) -> Waiting:
-        if options.language is None:
-            options = options._replace(language=self._language(loaded))
-        elif options.language not in self._vocabulary(loaded)["languages"]:
-            raise Problem(400, f'language "{options.language}" not supported by vocabulary')
+        options = self._with_language(loaded, options)
         texts = [requests.as_document(loaded, text, metadata) for text, metadata in documents]
         job = requests.AnnifJob(loaded, texts, options, self._service.settings.max_k, identities)
         return self._service.work.put(job, client_of(scope), is_annif=True, scope=scope)
+
+    def _with_language(self, loaded: LoadedModel, options: requests.Options) -> requests.Options:
+        if options.language is None:
+            return options._replace(language=self._language(loaded))
+        if options.language not in self._vocabulary(loaded)["languages"]:
+            raise Problem(400, f'language "{options.language}" not supported by vocabulary')
+        return options
 
     async def learn(self, name: str, scope: Scope, receive: Receive) -> bytes:
         """``POST /projects/{id}/learn``: models are trained by ``ramify train``."""
@@ -162,7 +167,7 @@ def language_scores(text: str, codes: list[str]) -> list[tuple[str | None, float
     sentences = [part for part in _SENTENCE.split(text) if part.strip()]
     total = sum(map(len, sentences))
     if not total:
-        return [(None, 1.0), *((code, 0.0) for code in codes)]
+        return [(None, 1.0)]
     lengths: dict[str | None, int] = {**dict.fromkeys(codes, 0), None: 0}
     codes_of = {LANGUAGES[code]: code for code in codes}
     whole = codes_of.get(detect_languages([text], threads=1)[0] or "")

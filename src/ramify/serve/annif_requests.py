@@ -5,7 +5,6 @@ Its clients take an error for "no subjects", so that characters which no text ha
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -17,7 +16,6 @@ from ramify.serve.suggest_request import Document
 from ramify.serve.suggestions import Rows
 
 MAX_DOCUMENTS = 32
-_MAX_LIMIT = 2**31 - 1
 _MAX_FIELDS = 1000
 _PREFIX = "metadata_"
 
@@ -54,12 +52,16 @@ class AnnifJob:
         return self._key
 
     def rank(self, documents: list[Any]) -> Rows:
-        """Rank the labels of documents: probabilities where the model has them, and scores up to 1 elsewhere."""
+        """Rank the labels of documents: probabilities where the model has them, and scores up to 1 elsewhere.
+
+        A text without a word has none, as in Annif.
+        """
         k, model = self._key[3], self._loaded.model
         if not k:
             return [([], [])] * len(documents)
         ranking = model.predict_topk(documents, k, probabilities=model.is_calibrated)
-        return list(zip(ranking.ids.tolist(), ranking.scores.tolist(), strict=True))
+        rows = zip(documents, ranking.ids.tolist(), ranking.scores.tolist(), strict=True)
+        return [([], []) if _is_blank(document) else (ids, scores) for document, ids, scores in rows]
 
     def finish(self, rows: Rows) -> bytes:
         """Answer with a list of results for a batch, and with a single one otherwise."""
@@ -114,17 +116,29 @@ def parse_batch(body: bytes) -> tuple[list[tuple[str, dict[str, str]]], list[Any
         raise Problem(400, "too many items - 'documents'")
     texts, identities = [], []
     for i, document in enumerate(documents):
-        text, metadata, identity = _document(document, f"documents.{i}")
+        text, metadata = _document(document, f"documents.{i}")
+        if not isinstance(identity := document.get("document_id", ""), str):
+            raise Problem(400, f"{shown(identity)} is not of type 'string' - 'documents.{i}.document_id'")
         texts.append((text, metadata))
-        identities.append(identity)
+        identities.append(document.get("document_id"))
     return texts, identities
 
 
 def parse_learn(body: bytes) -> None:
     """Check a list of documents with subjects."""
     value = _json(body)
-    if not isinstance(value, list) or not all(isinstance(document, dict) for document in value):
+    if not isinstance(value, list):
         raise Problem(400, "the request is not a list of documents")
+    for i, document in enumerate(value):
+        _document(document, str(i), is_text_needed=False)
+        subjects = document.get("subjects", [])
+        if not isinstance(subjects, list):
+            raise Problem(400, f"{shown(subjects)} is not of type 'array' - '{i}.subjects'")
+        for j, subject in enumerate(subjects):
+            if not isinstance(subject, dict) or not isinstance(subject.get("uri"), str):
+                raise Problem(400, f"'uri' is a required property, of type 'string' - '{i}.subjects.{j}'")
+            if not isinstance(subject.get("label", ""), str):
+                raise Problem(400, f"{shown(subject['label'])} is not of type 'string' - '{i}.subjects.{j}.label'")
 
 
 def parse_detect(body: bytes) -> tuple[str, list[str]]:
@@ -148,8 +162,8 @@ def parse_options(fields: Mapping[str, str]) -> Options:
         options = Options(int(limit), float(threshold), fields.get("language") or None)
     except ValueError:
         raise Problem(400, "'limit' must be an integer and 'threshold' a number") from None
-    if not 0 <= options.limit <= _MAX_LIMIT:
-        raise Problem(400, f"{limit} is less than the minimum of 0, or too large - 'limit'")
+    if options.limit < 0:
+        raise Problem(400, f"{limit} is less than the minimum of 0 - 'limit'")
     if not 0 <= options.threshold <= 1:
         raise Problem(400, "'threshold' must be between 0 and 1")
     return options
@@ -171,12 +185,17 @@ def _json(body: bytes) -> Any:
         raise Problem(400, problem.detail) from None
 
 
-def _document(given: Any, where: str) -> tuple[str, dict[str, str], Any]:
-    if not isinstance(given, dict) or not isinstance(given.get("text"), str):
+def _document(given: Any, where: str, *, is_text_needed: bool = True) -> tuple[str, dict[str, str]]:
+    default = None if is_text_needed else ""
+    if not isinstance(given, dict) or not isinstance(given.get("text", default), str):
         raise Problem(400, f"'text' is a required property, of type 'string' - '{where}'")
-    metadata, identity = given.get("metadata", {}), given.get("document_id")
+    metadata = given.get("metadata", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise Problem(400, f"the values must be of type 'string' - '{where}.metadata'")
-    if identity is not None and not isinstance(identity, str):
-        raise Problem(400, f"{json.dumps(identity)[:60]} is not of type 'string' - '{where}.document_id'")
-    return given["text"], metadata, identity
+    return given.get("text", ""), metadata
+
+
+def _is_blank(document: Document) -> bool:
+    if isinstance(document, dict):
+        return all(map(_is_blank, document.values()))
+    return not document or document.isspace()

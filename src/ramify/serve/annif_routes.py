@@ -97,7 +97,7 @@ class DetectedLanguages(BaseModel):
 
 
 _STRING = {"type": "string"}
-_LIMIT = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1, "default": 10}
+_LIMIT = {"type": "integer", "minimum": 0, "default": 10}
 _THRESHOLD = {"type": "number", "minimum": 0, "maximum": 1, "default": 0}
 _DOCUMENT = {
     "type": "object",
@@ -121,7 +121,20 @@ _BATCH = {
     "properties": {"documents": {"type": "array", "maxItems": MAX_DOCUMENTS, "items": _DOCUMENT}},
     "example": {"documents": [{"text": "Solve a linear system of equations.", "document_id": "1"}]},
 }
-_LEARN = {"type": "array", "items": {"type": "object"}}
+_SUBJECT = {"type": "object", "required": ["uri"], "properties": {"uri": _STRING, "label": _STRING}}
+_INDEXED = {
+    "type": "object",
+    "properties": {
+        "text": _STRING,
+        "metadata": {"type": "object", "additionalProperties": _STRING},
+        "subjects": {"type": "array", "items": _SUBJECT},
+    },
+}
+_LEARN = {
+    "type": "array",
+    "items": _INDEXED,
+    "example": [{"text": "Solve a linear system of equations.", "subjects": [{"uri": "http://example.org/algebra"}]}],
+}
 _DETECT = {
     "type": "object",
     "required": ["text", "languages"],

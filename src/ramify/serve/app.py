@@ -73,7 +73,7 @@ def create_app(models: Paths | list[Paths] | Mapping[str, Paths], settings: Sett
     )
     for router in routers:
         app.include_router(router)
-    _add_problem_schema(app)
+    _complete_openapi(app, next(iter(service.models)).name)
     app.add_middleware(Gate, service=service, handlers=_busy_routes(service, annif))
     app.state.shortcut = _shortcut(service, annif)
     if service.settings.cors:  # around the gate: browsers ask first, without the token
@@ -121,8 +121,8 @@ def named_paths(models: Paths | list[Paths] | Mapping[str, Paths]) -> dict[str, 
     return named
 
 
-def _add_problem_schema(app: FastAPI) -> None:
-    """Put the schema of problems into the OpenAPI document, which routes refer to."""
+def _complete_openapi(app: FastAPI, model: str) -> None:
+    """Put the schema of problems, which routes refer to, and a model as example into the OpenAPI document."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -130,6 +130,11 @@ def _add_problem_schema(app: FastAPI) -> None:
         document.setdefault("components", {}).setdefault("schemas", {})["ProblemAnswer"] = (
             ProblemAnswer.model_json_schema()
         )
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                for parameter in operation.get("parameters", ()):
+                    if parameter["in"] == "path":
+                        parameter["example"] = model
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

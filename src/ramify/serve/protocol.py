@@ -20,6 +20,8 @@ _MANY = 100
 """Connections from which on it is worth looking whether a client has left before its request is read."""
 _MAX_HEAD = 1 << 16
 """Bytes of a request line with headers; the parser itself has no limit."""
+_LAST_MOMENT = 0.5
+"""Seconds after the end was asked for in which idle connections still take a request that is on its way."""
 _UPGRADE = re.compile(rb"\r\nupgrade:[^\r\n]*", re.IGNORECASE)
 _HANGUP = getattr(select, "POLLRDHUP", 0)  # Linux only
 
@@ -47,7 +49,7 @@ class HttpProtocol(HttpToolsProtocol):
     _chunk: bytes | None = None  # what is being parsed, if a message begins with it
     _unstarted: tuple[RequestResponseCycle, Any] | None = None
     _unparsed: Scope | None = None  # the request that is being answered, if it was not parsed
-    _stays_open = True  # after that request
+    _is_ending = False
     _held = b""  # sent by a client that does not wait for its answer
     _idle_since: float | None = None
     _idle_timer: asyncio.TimerHandle | None = None
@@ -67,7 +69,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._idle_timer.cancel()
         if self._unparsed is not None:
             give_up(self._unparsed)
-        elif self.cycle is not None and not self.cycle.response_complete:
+        elif self.cycle is not None and not self._is_idle:
             give_up(self.cycle.scope)
         super().connection_lost(exc)
 
@@ -82,7 +84,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         self._idle_since = None
-        is_free = not self._in_message and (self.cycle is None or self.cycle.response_complete)
+        is_free = not self._in_message and self._is_idle
         if is_free and self._answer_unparsed(data):
             return
         sent = data
@@ -167,6 +169,7 @@ class HttpProtocol(HttpToolsProtocol):
     # ---- the shortcut ----
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.keep_alive &= not self._is_ending
         # A client that does not read its answers is left to uvicorn, which waits for it.
         if self._is_parsing and not self.flow.write_paused and self.shortcut.is_for(cast(Scope, cycle.scope)):
             self._unstarted = cycle, app
@@ -210,7 +213,7 @@ class HttpProtocol(HttpToolsProtocol):
         if found is None or self.flow.write_paused:
             return False
         scope = {**found[0], "client": self.client}
-        self._unparsed, self._stays_open = scope, True
+        self._unparsed = scope
         self._stop_timer()
         self._in_headers = False
         if self.shortcut.answer(scope, found[1], self._respond_unparsed):
@@ -222,17 +225,30 @@ class HttpProtocol(HttpToolsProtocol):
         self._unparsed = None
         if self.transport.is_closing():
             return
-        self._write(head, body, keeps and self._stays_open)
+        self._write(head, body, keeps and not self._is_ending)
         held, self._held = self._held, b""
         if held:
             self.data_received(held)
 
     def shutdown(self) -> None:
-        """Close the connection, after the answer that it waits for."""
-        if self._unparsed is not None:
-            self._stays_open = False
-        else:
+        """Close the connection, after the answer that it waits for and those to requests that are on their way.
+
+        A client that has sent a request while an idle connection was closed could not know whether it was answered.
+        """
+        self._is_ending = True
+        if not self._is_idle:
             super().shutdown()
+        elif self._unparsed is None:
+            self.loop.call_later(_LAST_MOMENT, self._close_if_unused)
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request that was parsed waits for its answer."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_if_unused(self) -> None:
+        if self._unparsed is None and self._is_idle and not self._in_message:
+            self.transport.close()
 
     def _write(self, head: bytes, body: bytes, keeps: bool) -> None:
         defaults = b"".join([name + b": " + value + b"\r\n" for name, value in self.server_state.default_headers])

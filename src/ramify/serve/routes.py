@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -10,6 +11,7 @@ from fastapi.responses import PlainTextResponse
 from ramify.serve import schemas
 from ramify.serve.bodies import check_characters
 from ramify.serve.cards import card, summary
+from ramify.serve.label_search import LabelSearch
 from ramify.serve.metrics import CONTENT_TYPE
 from ramify.serve.problems import Problem
 from ramify.serve.schemas import body_schema, problems
@@ -51,12 +53,16 @@ def api_router(service: Service) -> APIRouter:
         language: Annotated[str | None, Query(description="Language of the names.")] = None,
     ) -> Response:
         """Search in labels and their names; without a text the most frequent labels."""
+
+        def find(name: str, search: LabelSearch) -> bytes:
+            found, total = search.find(q, limit, offset)
+            rows = [search.describe(i, language) for i in found]
+            return to_json({"model": name, "total": total, "labels": rows}).encode()
+
         check_characters(q, '"q"')
         loaded = service.models.get(model)
         search = await service.search(loaded)
-        found, total = search.find(q, limit, offset)
-        rows = [search.describe(i, language) for i in found]
-        return json_response(to_json({"model": loaded.name, "total": total, "labels": rows}).encode())
+        return json_response(await asyncio.to_thread(find, loaded.name, search))
 
     @router.get(
         "/models", summary="List the models", response_class=Response,

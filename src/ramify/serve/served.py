@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ramify.base.errors import DataError, ModelFormatError
+from ramify.base.errors import DataError
 from ramify.base.types import Label
 from ramify.io.catalogue import LabelEntry
 from ramify.io.store import MANIFEST, Store
@@ -146,7 +146,7 @@ class ModelRegistry:
                 self._models[name] = LoadedModel(name, loaded.path)
                 changed.append(name)
                 log.info("reloaded", extra={"facts": {"model": name, "version": self._models[name].version}})
-            except (ModelFormatError, ValueError, OSError) as error:
+            except Exception as error:  # whatever it is, the service goes on with the model it has
                 self._failed[name] = found
                 log.error("not reloaded", extra={"facts": {"model": name, "reason": str(error)}})
         return changed

@@ -133,16 +133,16 @@ def _check(given: Any, name: str, kind: type, words: str) -> Any:
 
 
 def _labels(given: Any, name: str, limit: int) -> list[Any]:
-    """Labels as models have them: a list of JSON is a tuple."""
-    labels = [_label(label, name) for label in _check(given, name, list, "a list of labels or names")]
+    labels = [as_label(label, name) for label in _check(given, name, list, "a list of labels or names")]
     if len(labels) > limit:
         raise Problem(422, f'"{name}" has {len(labels):,} labels; the limit is {limit:,}')
     return labels
 
 
-def _label(given: Any, name: str, depth: int = 0) -> Any:
+def as_label(given: Any, name: str, depth: int = 0) -> Any:
+    """Label that a client has written as JSON; a list is a tuple."""
     if type(given) is list and depth < 8:
-        return tuple(_label(part, name, depth + 1) for part in given)
+        return tuple(as_label(part, name, depth + 1) for part in given)
     if type(given) in (dict, list) or given is None:
         raise Problem(422, f'"{name}" must be a list of labels or names; got {shown(given)} in it')
     return given

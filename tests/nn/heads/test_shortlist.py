@@ -8,7 +8,7 @@ from scipy import sparse
 
 from ramify.nn.heads.losses import squared_hinge
 from ramify.nn.heads.shortlist import ROWS_PER_BLOCK, ShortlistHead, candidate_logits
-from ramify.nn.optim import Adam
+from ramify.nn.optim import Adam, RowTable
 
 pytestmark = pytest.mark.native
 
@@ -94,7 +94,7 @@ def test_candidate_logits(threads):
     weights, bias = random.standard_normal((20, 7)).astype(np.float32), random.standard_normal(20).astype(np.float32)
     phi = random.standard_normal((5, 7)).astype(np.float32)
     ids = random.integers(-1, 20, (5, 6)).astype(np.int32)
-    logits = candidate_logits((weights, bias), ids, phi, threads)
+    logits = candidate_logits(RowTable(weights, bias), ids, phi, threads)
     expected = np.einsum("nkd,nd->nk", weights[ids], phi) + bias[ids]
     assert logits[ids >= 0] == pytest.approx(expected[ids >= 0], rel=1e-4, abs=1e-5)
     assert not logits[ids < 0].any()

@@ -13,7 +13,7 @@ from ramify.nn.encoders.backends.torch import TorchBackend
 from ramify.nn.encoders.devices import import_torch
 from ramify.nn.encoders.tokens import Tokens, micro_batches
 from ramify.nn.encoders.word_embeddings import EMBEDDING_NORM
-from ramify.nn.optim import Adam, Arrays, RowTable, add_prefix, restored, select_prefix
+from ramify.nn.optim import Adam, Arrays, RowTable, SavedArrays, add_prefix, restored, select_prefix
 from ramify.nn.ranks import current_ranks
 
 
@@ -161,7 +161,7 @@ class FineTuner:
 
     # ---- optimizer state ----
 
-    def optimizer_state(self) -> Arrays:
+    def optimizer_state(self) -> SavedArrays:
         """Return the state of AdamW and of the dropout masks."""
         state: Arrays = {"random": np.array([self._seed, self._n_micro_batches])}
         if self._optimizer is not None:

@@ -30,7 +30,7 @@ from ramify.nn.encoders.samples import Samples
 from ramify.nn.encoders.tokenizer import TextTokenizer
 from ramify.nn.encoders.tokens import Tokens
 from ramify.nn.encoders.word_embeddings import EMBEDDING_NORM
-from ramify.nn.optim import Adam, Arrays
+from ramify.nn.optim import Adam, Arrays, SavedArrays
 
 ONNX_TOLERANCE = 1e-3
 """Largest accepted difference between unit embeddings of onnxruntime and of torch."""
@@ -271,7 +271,7 @@ class Transformer:
         self.torch.set_arrays(arrays)
         self._drop_derived()
 
-    def optimizer_state(self) -> Arrays:
+    def optimizer_state(self) -> SavedArrays:
         """Return the state of the optimizer and of the dropout masks."""
         return self._tuner.optimizer_state()
 

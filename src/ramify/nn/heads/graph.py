@@ -45,10 +45,12 @@ from ramify.base.sparse import entry_rows, indptr_from_counts
 from ramify.base.types import AnyArray, Csr, DoubleArray, FloatArray, IntArray, LongArray
 from ramify.index.label_graph import LabelGraph, cluster_scores
 from ramify.nn.heads.classifiers import Classifiers
-from ramify.nn.optim import Adam, Arrays, DenseParameter, RowTable, Trainable, label_table, restored
+from ramify.nn.optim import Adam, DenseParameter, RowTable, SavedArrays, ShardedTable, Trainable, label_table, restored
 
 PARENT_REFRESH_STEPS = 20
 """Steps after which the strongest cluster of every label is determined again; it takes longer than a step."""
+ROWS_PER_BLOCK = 2048
+"""Samples that several ranks search labels for at a time."""
 
 
 class SearchSize(NamedTuple):
@@ -301,8 +303,32 @@ class GraphHead(Trainable):
 
     def search(self, phi: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and log scores (n, k) of the best labels for embeddings (n, D)."""
+        if isinstance(self.labels, ShardedTable):  # logits are exchanged, not classifiers
+            blocks = [phi[i : i + ROWS_PER_BLOCK] for i in range(0, len(phi), ROWS_PER_BLOCK)]
+            found = [self._search_together(block, k, threads) for block in blocks]
+            ids, scores = (np.concatenate(part) for part in zip(*found, strict=True))
+            return ids, scores
         classifiers = self.cluster_classifiers, self.label_classifiers
         return search_labels(self.graph, *classifiers, self.log_alpha, self.options.search_size, phi, k, threads)
+
+    def _search_together(self, phi: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
+        """`search` by all ranks: log p = log σ(w·φ + b) + u for the labels with the best paths."""
+        size, graph = self.options.search_size, self.graph
+        logits = cluster_logits(self.cluster_classifiers, phi)
+        shortlists, paths, *_ = native.neural.explore_graph(
+            graph.arrays,
+            graph.n_labels,
+            np.minimum(cluster_scores(logits, self.log_alpha)[0], 0.0),
+            np.ascontiguousarray(logits),
+            size.beam_size,
+            max(size.shortlist_size, k),
+            None,
+            threads,
+        )
+        pairs = native.neural.group_pairs(shortlists, graph.n_labels)
+        z = self.labels.dot(pairs, shortlists.shape[1], phi, threads)
+        scores = np.where(shortlists >= 0, paths - np.logaddexp(0, -z), -np.inf)
+        return native.matrix.list_topk(shortlists, scores, k, threads)
 
     @property
     def cluster_classifiers(self) -> Classifiers:
@@ -329,7 +355,7 @@ class GraphHead(Trainable):
         if self.edges is not None:
             self.edges.refresh()
 
-    def optimizer_state(self) -> Arrays:
+    def optimizer_state(self) -> SavedArrays:
         """Return the optimizer state, and the parents, which are not determined at every step."""
         state = super().optimizer_state()
         return state if self._parents is None else {**state, "parents": self._parents}

@@ -241,7 +241,7 @@ class TorchGraphHead:
         for name, tensor in self.tensors.items():
             tensor.copy_(self._tensor(restored(arrays, name, np.float32, tuple(tensor.shape))))
 
-    def gathered(self, arrays: Arrays) -> Arrays:
+    def saved(self, arrays: Arrays) -> Arrays:
         """Return the arrays: every rank has all of them."""
         return arrays
 

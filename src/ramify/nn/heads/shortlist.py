@@ -43,25 +43,28 @@ class ShortlistHead(Trainable):
 
     def search(self, phi: FloatArray, k: int, threads: int) -> tuple[IntArray, FloatArray]:
         """Ids and scores (n, k) of the best labels for embeddings (n, D); every label is scored."""
-        weights, bias = self.classifiers
-        k = min(k, len(weights))
-        ids = np.empty((len(phi), k), np.int32)
-        best = np.empty((len(phi), k), np.float32)
+        weights, bias = self.labels.weights, self.labels.bias  # of several ranks each scores its own labels
+        assert bias is not None
+        wanted = min(k, self.labels.n_rows)
+        k = min(wanted, len(weights))
+        ids = np.empty((len(phi), wanted), np.int32)
+        best = np.empty((len(phi), wanted), np.float32)
         for start in range(0, len(phi), ROWS_PER_BLOCK):
             block = slice(start, start + ROWS_PER_BLOCK)
             scores = phi[block] @ weights.T + bias
             top = np.argpartition(-scores, k - 1, axis=1)[:, :k] if k < len(weights) else np.argsort(-scores, axis=1)
             own = np.take_along_axis(scores, top, 1)
-            ids[block], best[block] = native.matrix.list_topk(top.astype(np.int32), own, k, threads)
-        return ids, best
+            ids[block], best[block] = native.matrix.list_topk(top.astype(np.int32), own, wanted, threads)
+        return self.labels.merged(ids, best, threads)
 
     def parameters(self) -> dict[str, RowTable]:
         """Everything that is trained, by name."""
         return {"labels": self.labels}
 
 
-def candidate_logits(classifiers: Classifiers, ids: IntArray, phi: FloatArray, threads: int) -> FloatArray:
-    """Logits (n, k) of candidate labels (n, k) for embeddings (n, D); 0 for padding."""
-    weights, bias = classifiers
-    pairs = native.neural.group_pairs(np.ascontiguousarray(ids), len(weights))
-    return native.neural.gather_dot(pairs, ids.shape[1], weights, bias, phi, threads)
+def candidate_logits(
+    labels: RowTable, ids: IntArray, phi: FloatArray, threads: int, bias_shift: FloatArray | None = None
+) -> FloatArray:
+    """Logits (n, k) of candidate labels (n, k) for embeddings (n, D), with a shift (m,) of the bias; 0 for padding."""
+    pairs = native.neural.group_pairs(np.ascontiguousarray(ids), labels.n_rows)
+    return labels.dot(pairs, ids.shape[1], phi, threads, bias_shift)

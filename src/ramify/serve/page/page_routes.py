@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from importlib import resources
 from typing import Annotated, Any
@@ -10,12 +11,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from ramify.base.html import theme
-from ramify.base.types import Label
+from ramify.serve.bodies import decode_json
 from ramify.serve.page.index_map import IndexMap, make_map
 from ramify.serve.problems import Problem
 from ramify.serve.routes import json_response
 from ramify.serve.served import LoadedModel, to_json
 from ramify.serve.service import Service
+from ramify.serve.suggest_request import as_label
 
 TYPES = {
     "html": "text/html; charset=utf-8",
@@ -76,7 +78,7 @@ def page_router(service: Service) -> APIRouter:
     async def label_facts(name: str, label: str, language: str | None = None) -> Response:
         """What is known of a label: samples, its clusters, labels beside it."""
         loaded = service.models.get(name)
-        label_id = _label_id(loaded, label)
+        label_id = await asyncio.to_thread(_label_id, loaded, label)  # the first one makes an index of all labels
         try:
             found: IndexMap | None = await index_map(loaded, 0)
         except Problem:
@@ -124,8 +126,12 @@ def _file(request: Request, body: bytes, kind: str, tag: str) -> Response:
 
 
 def _label_id(loaded: LoadedModel, text: str) -> int:
-    labels: list[Label] = loaded.known([text]) or []
-    found = loaded.model.labels_.ids.get(labels[0])
+    """Id of a label that the page has written as a text: as JSON, unless it is a text itself."""
+    ids = loaded.model.labels_.ids
+    found = ids.get(text)
+    if found is None:
+        with contextlib.suppress(Problem):
+            found = ids.get(as_label(decode_json(text.encode()), "label"))
     if found is None:
         raise Problem(404, f"the model {loaded.name} does not know this label")
     return int(found)

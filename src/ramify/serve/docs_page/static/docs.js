@@ -50,6 +50,7 @@ function tryPart(method, path, operation, kind, schema) {
   const parameters = (operation.parameters || []).map((parameter) => {
     const id = `${operation.operationId}-${parameter.name}`;
     const input = element("input", { id, name: parameter.name });
+    if (parameter.required) input.value = parameter.example ?? "";
     return { parameter, input, label: element("label", { for: id }, parameter.name) };
   });
   const body = schema && element("textarea", { "aria-label": "Body of the request", spellcheck: "false" });

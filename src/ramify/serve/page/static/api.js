@@ -21,15 +21,18 @@ export async function request(path, { body, signal, as = "json" } = {}) {
     throw new Problem(0, "The service does not answer. Is it still running?");
   }
   if (answer.ok) return as === "text" ? answer.text() : answer.json();
-  if (answer.status === 401) await askForToken();
-  if (answer.status === 401) return request(path, { body, signal, as });
+  if (answer.status === 401) {
+    await askForToken(token);
+    return request(path, { body, signal, as });
+  }
   const problem = await answer.json().catch(() => ({}));
   throw new Problem(answer.status, problem.detail ?? `The service answered ${answer.status}.`);
 }
 
-function askForToken() {
+function askForToken(refused) {
   onToken ??= new Promise((resolve) => {
     const form = $("token-form");
+    $("token-note").textContent = refused ? "This token was refused. Try another one" : "This service needs a token";
     form.hidden = false;
     $("token").focus();
     form.addEventListener("submit", (event) => {

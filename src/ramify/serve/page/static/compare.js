@@ -1,10 +1,10 @@
 // Models side by side on one text: what they have in common, and what only one of them suggests.
 
 import { latest, suggest, trouble } from "./api.js";
-import { $, bdi, el, keyOf, nameOf, number } from "./dom.js";
+import { $, bdi, el, keyOf, nameOf, plural, shownScore } from "./dom.js";
 import { input, on, state } from "./state.js";
 
-const MAX_MODELS = 4;
+const MAX_MODELS = 8;
 
 const ask = latest(async (signal) => {
   const text = input();
@@ -41,7 +41,10 @@ function draw(columns) {
   else {
     const sets = columns.map((column) => new Set(column.labels.map((entry) => keyOf(entry.label))));
     const common = [...sets[0]].filter((key) => sets.every((set) => set.has(key))).length;
-    note.textContent = `${common} of ${Math.max(...sets.map((set) => set.size))} labels are suggested by ${columns.length === 2 ? "both" : `all ${columns.length}`} models (●), the others not (○).`;
+    const all = new Set(sets.flatMap((set) => [...set])).size;
+    const which = state.models.length > columns.length ? `the first ${columns.length}` : columns.length === 2 ? "both" : `all ${columns.length}`;
+    note.textContent = common === all ? `All ${plural(all, "label")} are suggested by ${which} models (●).`
+      : `${common} of ${plural(all, "label")} are suggested by ${which} models (●), the others only by some (○).`;
   }
   const keys = columns.map((column) => column.labels.map((entry) => keyOf(entry.label)));
   $("compare").replaceChildren(...columns.map((column, i) => el("section", { class: "column", "aria-label": column.model.name },
@@ -59,7 +62,7 @@ function row(entry, column, keys, mine) {
   const hint = elsewhere.map((rank) => (rank < 0 ? "not suggested" : `rank ${rank + 1}`)).join(", ");
   const item = el("li", { "data-key": key, class: everywhere ? "common" : "", title: `other models: ${hint || "none"}` }, bar,
     el("span", { class: "sign" }, everywhere ? "●" : "○", el("span", { class: "quiet" }, everywhere ? " in all models" : " not in all models")),
-    bdi(nameOf(entry), { class: "text" }), el("span", { class: "score" }, number(entry.score)));
+    bdi(nameOf(entry), { class: "text" }), el("span", { class: "score", title: String(entry.score) }, shownScore(entry.score, column.probabilities)));
   for (const [event, on_] of [["mouseenter", true], ["mouseleave", false]]) {
     item.addEventListener(event, () => {
       for (const other of document.querySelectorAll("#compare li")) other.classList.toggle("same", on_ && other.dataset.key === key);

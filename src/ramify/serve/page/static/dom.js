@@ -28,7 +28,10 @@ export function number(value) {
   return value.toFixed(size >= 100 ? 1 : 3);
 }
 
-export const signed = (value, digits = 3) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
+// A probability below the last digit that is shown is told so; raw scores have their own scale.
+export const shownScore = (value, isProbability) => (isProbability && value > 0 && value < 0.0005 ? "<0.001" : number(value));
+
+export const signed = (value, digits = 3) => (value === 0 ? "0" : (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits));
 
 export const count = (value) => value.toLocaleString("en");
 

@@ -172,7 +172,7 @@ function path(explanation, facts) {
   } else if (Object.keys(explanation.parts).length) {
     const rows = Object.entries(explanation.parts).map(([name, value]) => el("tr", {}, el("th", { scope: "row" }, name),
       el("td", { class: "value" }, Number.isInteger(value) ? count(value) : number(value))));
-    parts.push(el("h3", {}, "What the score is made of"), el("table", { class: "terms" }, el("tbody", {}, ...rows)));
+    parts.push(el("h3", {}, "What the score is made of"), el("table", { class: "terms parts" }, el("tbody", {}, ...rows)));
   }
   if (clusters.some((cluster) => cluster.score !== null)) {
     const items = clusters.map((cluster) => el("li", {}, el("a", { href: `#index/${cluster.id}` }, cluster.title),

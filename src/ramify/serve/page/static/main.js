@@ -1,5 +1,6 @@
 // Starts the page: models, text fields, views.
 
+import "./about.js";
 import { request, trouble } from "./api.js";
 import { showCompare } from "./compare.js";
 import { $, el, plural } from "./dom.js";
@@ -52,6 +53,7 @@ function showView() {
   $("side-try").hidden = view !== "try";
   $("side-compare").hidden = view !== "compare";
   $("why").hidden = view !== "try" || !state.selected;
+  $("about").hidden = view !== "try";
   $("view-index").hidden = view !== "index";
   $("view-report").hidden = view !== "report";
   if (changes) scrollTo(0, 0);

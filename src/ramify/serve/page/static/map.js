@@ -45,7 +45,7 @@ function draw() {
   const more = node.n_more ? `; ${count(node.n_more)} smaller ones are not shown` : "";
   $("map-note").textContent = node.children
     ? `${plural(node.n_labels, "label")} in ${plural(node.children.length + node.n_more, "cluster")}${more}. Click a cluster to go into it.`
-    : `${plural(node.n_labels, "label")} of this cluster, the most frequent first${more}.`;
+    : `${plural(node.n_labels, "label")} of this cluster, ${node.labels.some((entry) => entry.score !== null) ? "those that it stands for most" : "the most frequent"} first${more}.`;
   $("map").hidden = !node.children;
   $("cluster").hidden = Boolean(node.children);
   $("map-legend").hidden = !node.children;
@@ -99,7 +99,8 @@ function drawLabels() {
   const rows = node.labels.map((entry) => {
     const button = el("button", { type: "button", class: "plain" }, bdi(nameOf(entry)));
     button.addEventListener("click", () => showLabel(entry.label));
-    return el("tr", { class: wanted === keyOf(entry.label) ? "wanted" : "" }, el("th", { scope: "row" }, button),
+    const key = keyOf(entry.label);
+    return el("tr", { "data-key": key, class: wanted === key ? "wanted" : "" }, el("th", { scope: "row" }, button),
       el("td", {}, count(entry.samples)), hasScores ? el("td", {}, number(entry.score)) : null);
   });
   const table = el("table", {}, el("thead", {}, el("tr", {}, ...head.map((name) => el("th", { scope: "col" }, name)))), el("tbody", {}, ...rows));
@@ -109,7 +110,13 @@ function drawLabels() {
 }
 
 async function showLabel(label, moves = true) {
-  const facts = await request(path(`label?${new URLSearchParams({ label: shownLabel(label) })}`));
+  let facts;
+  try {
+    facts = await request(path(`label?${new URLSearchParams({ label: shownLabel(label) })}`));
+  } catch (error) {
+    trouble(error);
+    return;
+  }
   wanted = keyOf(facts.label);
   if (moves && facts.clusters.length && !facts.clusters.some((cluster) => cluster.id === node?.id)) {
     location.hash = `#index/${facts.clusters[0].id}`;
@@ -123,7 +130,7 @@ async function showLabel(label, moves = true) {
   place.hidden = false;
   place.replaceChildren(el("h2", {}, bdi(nameOf(facts))), el("p", { class: "muted" },
     `${plural(facts.samples, "training sample")}; ${facts.clusters.length > 1 ? `${facts.clusters.length} clusters` : "one cluster"}`), el("ul", {}, ...clusters));
-  for (const row of $("cluster").querySelectorAll("tbody tr")) row.classList.toggle("wanted", row.textContent.startsWith(nameOf(facts)));
+  for (const row of $("cluster").querySelectorAll("tbody tr")) row.classList.toggle("wanted", row.dataset.key === wanted);
 }
 
 const search = latest((signal, q) => request(`v1/labels?${new URLSearchParams({ q, model: state.model.name, limit: 8 })}`, { signal }));

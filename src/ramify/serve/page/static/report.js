@@ -1,7 +1,7 @@
 // The evaluation report of the model, in a tree of its own so that its style and that of the page do not meet.
 
 import { request } from "./api.js";
-import { $ } from "./dom.js";
+import { $, el } from "./dom.js";
 import { state } from "./state.js";
 
 let root = null;
@@ -23,7 +23,8 @@ export async function showReport() {
   try {
     text = await request(`v1/models/${encodeURIComponent(model.name)}/report`, { as: "text" });
   } catch (error) {
-    note.textContent = error.status === 404 ? `${error.message} writes one, and it appears here.` : error.message;
+    if (error.status !== 404) note.textContent = error.message;
+    else note.replaceChildren("No report yet. This command writes one, which then appears here: ", el("code", {}, error.message.split(": ").at(-1)));
     return;
   }
   // Style sheets are taken out first: the policy of the page applies to a parsed document, too.

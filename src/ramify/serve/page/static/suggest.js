@@ -2,11 +2,13 @@
 
 import { latest, request, suggest, trouble } from "./api.js";
 import { decide, decisionOf, startDecisions } from "./decisions.js";
-import { $, announce, bdi, el, keyOf, nameOf, number, plural, say, shownLabel, signed } from "./dom.js";
+import { $, announce, bdi, count, el, keyOf, nameOf, plural, say, shownLabel, shownScore, signed } from "./dom.js";
 import { closeExplanation, explain } from "./explain.js";
 import { emit, input, on, state } from "./state.js";
 
 const RULES = [["", "the k best"], ["default", "that of the model"], ["maximize-f1", "maximize F1"], ["expected-count", "expected number"], ["top-k=5", "top 5"], ["threshold=0.5", "from 0.5 on"]];
+const BUSY = [0, 429, 503]; // statuses after which the same request may succeed; 0: no answer
+let retry;
 let shown = [];
 let before = new Map(); // scores of the whole text, while words are left out
 let areProbabilities = false;
@@ -30,10 +32,11 @@ const ask = latest(async (signal) => {
   if (text === null) return { labels: [], text };
   const body = { input: text, ...options() };
   const wanted = $("filter").value.trim();
+  let found = null;
   if (wanted) {
     const query = new URLSearchParams({ q: wanted, model: state.model.name, limit: 1000 });
-    const found = await request(`v1/labels?${query}`, { signal });
-    if (!found.labels.length) return { labels: [], text, nothing: `No label of the model has “${wanted}” in its name.` };
+    found = await request(`v1/labels?${query}`, { signal });
+    if (!found.labels.length) return { labels: [], text, found, nothing: `No label of the model has “${wanted}” in its name.` };
     body.allow = found.labels.map((entry) => entry.label);
   }
   const started = performance.now();
@@ -45,15 +48,19 @@ const ask = latest(async (signal) => {
   }
   const answer = await suggest(body, signal);
   const { labels } = answer.results[0];
-  return { labels, text, probabilities: answer.probabilities, took: performance.now() - started };
+  state.model.version = answer.version; // the model may have been replaced: map and report are then loaded again
+  return { labels, text, found, probabilities: answer.probabilities, took: performance.now() - started };
 });
 
 export async function refresh() {
+  clearTimeout(retry);
   let result;
   try {
     result = await ask();
   } catch (error) {
     trouble(error);
+    if (!shown.length) $("empty").textContent = "Labels appear here as soon as the service answers.";
+    if (BUSY.includes(error.status)) retry = setTimeout(refresh, 2000);
     return;
   }
   if (!result) return;
@@ -61,7 +68,7 @@ export async function refresh() {
   draw(result);
 }
 
-function draw({ labels, text, nothing, probabilities, took }) {
+function draw({ labels, text, found, nothing, probabilities, took }) {
   const list = $("labels");
   const focused = list.contains(document.activeElement) ? document.activeElement.closest("li").dataset.key : null;
   shown = labels;
@@ -74,6 +81,7 @@ function draw({ labels, text, nothing, probabilities, took }) {
     ? "Type or paste a text: its labels appear here as you type. Click a label to see why it is there."
     : nothing ?? "No label reaches this threshold. Move it to the left, or choose another rule.";
   $("timing").textContent = took === undefined ? "" : `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`;
+  $("filter-value").textContent = !found ? "" : found.total > found.labels.length ? `first ${count(found.labels.length)} of ${count(found.total)}` : count(found.total);
   drawLeftOut();
   if (focused) [...list.children].find((item) => item.dataset.key === focused)?.querySelector(".name").focus();
   if (labels.length) announce(`${plural(labels.length, "label")}; the first is ${nameOf(labels[0])}`);
@@ -88,8 +96,8 @@ function row(entry, i, largest) {
   const bar = el("span", { class: "meter", "aria-hidden": "true" });
   bar.style.setProperty("--part", `${Math.max(0, Math.min(1, entry.score / largest)) * 100}%`);
   const change = state.without.size && before.has(key) ? entry.score - before.get(key) : null;
-  const score = el("span", { class: "score" }, number(entry.score),
-    !state.without.size ? null : change === null || Math.abs(change) < 5e-7 ? el("small") : el("small", { class: change > 0 ? "up" : "down" }, signed(change)));
+  const score = el("span", { class: "score", title: String(entry.score) }, shownScore(entry.score, areProbabilities),
+    !state.without.size ? null : change === null || Math.abs(change) < 5e-4 ? el("small") : el("small", { class: change > 0 ? "up" : "down" }, signed(change)));
   const item = el("li", { "data-key": key }, bar, el("span", { class: "rank", "aria-hidden": "true" }, String(i + 1)), name, score,
     mark(entry, true), mark(entry, false));
   const decision = decisionOf(entry.label);
