@@ -32,6 +32,8 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden" / f"v{FORMAT_VERSION}
 TO_THE_END = 0.1
 """Fraction of the mutants of checkpoints with which the training goes on to its end."""
 QUERIES = ["a red fox", "hen eggs whale " * 60, "", "zzz", "red red brown grey"]
+BATCH = 60
+"""How often the queries are repeated for a batch, which other code searches for than for a few rows."""
 
 
 class Refused(Exception):
@@ -74,10 +76,12 @@ class SavedModel:
     def _query(self, random: Random, verify: bool) -> None:
         model = ramify.load(self._path, verify=verify)
         model.threads = 1
+        times = BATCH if random.random() < 0.1 else 1
         if model.input_kind_ in ("sparse", "dense"):
-            inputs: Any = np.ones((2, model.n_features_in_), np.float32) if model.n_features_in_ < 1000 else None
+            n_rows = len(QUERIES) * times
+            inputs: Any = np.ones((n_rows, model.n_features_in_), np.float32) if model.n_features_in_ < 1000 else None
         else:
-            inputs = [{"title": text} for text in QUERIES] if model.input_kind_ == "fields" else QUERIES
+            inputs = ([{"title": text} for text in QUERIES] if model.input_kind_ == "fields" else QUERIES) * times
         if inputs is not None:
             model.predict_topk(inputs, k=(1, 3, 100)[int(random.integers(3))]).labels()
         if model.is_calibrated:

@@ -55,6 +55,15 @@ def test_concurrent_predictions_of_one_model(model):
         assert np.array_equal(one.ids[0], expected.ids[i])
 
 
+def test_an_opened_model_whose_first_batches_come_at_once(model, tmp_path):
+    """What a model makes when it is first needed, such as the order of its weights for batches, is made by several."""
+    expected = model.predict_topk(MANY, k=3)
+    model.save(tmp_path / "model")
+    opened = ramify.load(tmp_path / "model")
+    opened.threads = THREADS
+    assert all(same(found, expected) for found in in_threads(lambda _: opened.predict_topk(MANY, k=3)))
+
+
 def test_concurrent_fits(model):
     expected = model.predict_topk(MANY, k=3)
     fitted = in_threads(lambda _: model.clone().fit(MANY, LABELS * 12), 3)

@@ -18,6 +18,9 @@ import ramify
 
 WORDS = [f"{a}{b}{c}" for a in ("fox", "hen", "Straße", "λόγος") for b in ("", "run", "en") for c in "abcdefghij"]
 
+BATCH = 300
+"""Rows that are predicted at once: batches of linear trees are searched in another way than a few rows."""
+
 
 def data(n_rows, n_labels=230, seed=0):
     """Texts and labels, some of them frequent and most of them rare; a label has words of its own."""
@@ -36,7 +39,11 @@ def digest(model, texts, directory):
     found = hashlib.sha256()
     for file in sorted(Path(directory).glob("*.npy")):
         found.update(file.name.encode() + file.read_bytes())
-    ranking = model.predict_topk(texts, k=20)
+    rows = np.resize(np.arange(len(texts)), BATCH)
+    ranking = model.predict_topk(texts[rows] if isinstance(texts, np.ndarray) else [texts[i] for i in rows], k=20)
+    few = model.predict_topk(texts[:9], k=20)
+    assert few.ids.tobytes() == ranking.ids[:9].tobytes()
+    assert few.scores.tobytes() == ranking.scores[:9].tobytes()
     found.update(ranking.ids.tobytes() + ranking.scores.tobytes())
     return found.hexdigest()
 

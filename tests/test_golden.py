@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden.make import MODELS, QUERIES
-from stores import change_array
+from stores import change_array, edit_manifest
 
 import ramify
 from ramify.io.store import FORMAT_VERSION, OLDEST_FORMAT_VERSION
@@ -65,6 +65,20 @@ def test_boundaries_whose_differences_overflow_are_refused(kind, tmp_path):
         with pytest.raises(ramify.ModelFormatError):
             ramify.load(tmp_path / name)
     assert names or kind in ("popular", "one-vs-all", "neural-one-vs-all", "x-transformer"), list(arrays)
+
+
+@pytest.mark.parametrize("kind", sorted(MODELS))
+def test_models_without_labels_are_refused(kind, tmp_path):
+    shutil.copytree(GOLDEN / f"v{FORMAT_VERSION}" / kind, tmp_path / kind)
+    change_array(tmp_path / kind, "label_counts", lambda counts: counts[:0])
+
+    def without_labels(manifest):
+        manifest["files"]["label_counts.npy"]["shape"] = [0]
+        manifest["state"]["labels"] = {"kind": "range", "n": 0}
+
+    edit_manifest(tmp_path / kind, without_labels)
+    with pytest.raises(ramify.ModelFormatError, match="description of the labels"):
+        ramify.load(tmp_path / kind)
 
 
 AUDIT = """

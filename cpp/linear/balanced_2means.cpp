@@ -92,18 +92,21 @@ private:
     std::vector<std::int32_t> moved_, sorted_;
 };
 
-// The columns of a matrix with frequent ones first: what most entries refer to then fits into the first cache.
+// The columns of a matrix with frequent ones first: what most entries refer to then fits into the first cache. A matrix
+// may have far more columns than entries: only those in use are ordered.
 template <class Index>
 std::vector<Index> by_frequency(const CsrView<Index>& rows) {
     const Index n_entries = rows.indptr[rows.rows];
-    std::vector<std::int64_t> counts(static_cast<std::size_t>(rows.cols));
+    std::vector<Index> counts(static_cast<std::size_t>(rows.cols));
     for (Index i = 0; i < n_entries; ++i) ++counts[static_cast<std::size_t>(rows.indices[i])];
-    std::vector<Index> order(counts.size()), rank(counts.size());
-    std::iota(order.begin(), order.end(), Index{0});
+    std::vector<Index> order;
+    for (std::size_t f = 0; f < counts.size(); ++f)
+        if (counts[f] > 0) order.push_back(static_cast<Index>(f));
     std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
         return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
     });
-    for (std::size_t f = 0; f < order.size(); ++f) rank[static_cast<std::size_t>(order[f])] = static_cast<Index>(f);
+    std::vector<Index>& rank = counts;
+    for (std::size_t i = 0; i < order.size(); ++i) rank[static_cast<std::size_t>(order[i])] = static_cast<Index>(i);
     std::vector<Index> indices(static_cast<std::size_t>(n_entries));
     for (Index i = 0; i < n_entries; ++i)
         indices[static_cast<std::size_t>(i)] = rank[static_cast<std::size_t>(rows.indices[i])];

@@ -10,6 +10,7 @@ namespace ramify {
 namespace {
 
 constexpr std::int64_t batch_size = 65536;           // rows whose beams are kept at once
+constexpr std::int64_t max_beam_nodes = 1 << 24;     // of all their beams
 constexpr std::int64_t block_size = 8192;            // rows that are expanded together
 constexpr std::int64_t max_scores = 1 << 24;         // of the children of all their beams
 constexpr std::int64_t max_tile_features = 1 << 17;  // of visitors that are scored together: what a cache can hold
@@ -71,6 +72,9 @@ private:
     // Whether the rows of a block visit each chunk often enough.
     bool is_worthwhile(std::int64_t t, std::int64_t n) const {
         const BeamLevel& level = model_.levels[static_cast<std::size_t>(t)];
+        if (level.n_nodes == 0) return false;  // there may be no parents either
+        // Where labels repeat, a row keeps all leaves of its beam until it is finished: one row at a time.
+        if (model_.repeats && &level == &model_.levels.back()) return false;
         const std::int64_t width = std::min(options_.beam_size, level.n_parents);
         const std::int64_t scores = width * (level.n_nodes / level.n_parents + 1);
         return std::min({n, block_size, max_scores / scores}) * width >= min_visits * level.n_parents;
@@ -304,8 +308,10 @@ template <class Index>
 void search_batch(const BeamModel& model, const QueryRows<Index>& queries, const BeamOptions& options, int threads,
                   BatchWeights& weights, std::int32_t* ids, float* scores) {
     BatchSearch<Index> search(model, queries, options, threads, weights);
-    for (std::int64_t first = 0; first < queries.sparse.rows; first += batch_size)
-        search.run(first, std::min(first + batch_size, queries.sparse.rows),
+    const std::int64_t size =
+        std::clamp(max_beam_nodes / std::max(options.beam_size, options.k), min_batch_rows, batch_size);
+    for (std::int64_t first = 0; first < queries.sparse.rows; first += size)
+        search.run(first, std::min(first + size, queries.sparse.rows),
                    [&](const std::vector<Scored>& found, std::int64_t row) {
                        write_row(found.data(), static_cast<std::int64_t>(found.size()), options.k,
                                  ids + row * options.k, scores + row * options.k);

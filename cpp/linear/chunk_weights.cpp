@@ -192,6 +192,9 @@ ChunkWeights::ChunkWeights(const BeamLevel& level, int threads) {
         for (std::size_t part = 0; part < n_parts; ++part) next += std::exchange(next_rows[part * n_chunks + c], next);
         first_row_.push_back(next);
     }
+    // A row has an index entry or a node id, and at least one code. A damaged table may name the same row again and
+    // again: its rows would take more memory than the table.
+    if (first_row_.back() > level.weights.table_size / 2) throw DamagedTable();
 
     // The rows of each chunk, by feature.
     const auto n_rows = static_cast<std::size_t>(first_row_.back());
@@ -229,7 +232,6 @@ ChunkWeights::ChunkWeights(const BeamLevel& level, int threads) {
         first_byte_[c + 1] = start;
     });
     accumulate(first_byte_);
-    // A damaged table may name the same row again and again.
     if (first_byte_.back() > 2 * level.weights.table_size) throw DamagedTable();
 
     table_.resize(static_cast<std::size_t>(first_byte_.back() + table_padding));

@@ -119,11 +119,34 @@ def test_estimates_count_the_names_of_labels():
         assert model.estimate_memory(texts, Y, label_catalogue=names) > model.estimate_memory(texts, Y)
 
 
+def test_estimates_count_the_names_that_occur():
+    """The pairs of a hybrid are those that its members find: names that occur in no text add none."""
+    texts, Y = zipf_data(800)
+    model = ramify.Hybrid()
+
+    def estimate(word):
+        return model.estimate_memory(texts, Y, label_catalogue={i: f"{word}{i}" for i in range(Y.shape[1])})
+
+    assert 1.05 * estimate("nowhere") < estimate("word")
+
+
 def test_entries_of_rare_columns():
     X = sparse.csr_matrix(np.array([[1, 1, 0], [1, 0, 1], [1, 0, 0], [1, 0, 0]], np.float32))
     sizes = measure_sizes(check_inputs(X), sparse.csr_matrix(np.ones((4, 1))), ramify.Tfidf())
     assert sizes.entries_of_rare(0.5, 0) == 2
     assert sizes.entries_of_rare(0.5, 4) == sizes.entries_of_rare(1.0, 0) == 6
+
+
+def test_columns_without_entries_take_little():
+    """A matrix may have far more columns than entries, as where features are hashed; centroids have those in use."""
+    X = ramify.Tfidf().fit_transform(zipf_data(800)[0])
+    wide = X.copy()
+    wide.resize(X.shape[0], 2_000_000)
+    Y = sparse.csr_matrix((np.ones(800), np.arange(800) % 400, np.arange(801)), shape=(800, 400))
+    assert measure_sizes(check_inputs(wide), Y, ramify.Tfidf()).n_empty == 2_000_000 - X.shape[1]
+    model = ramify.XRLinear(threads=1)
+    assert model.estimate_memory(wide, Y) - model.estimate_memory(X, Y) < 80 * 2_000_000
+    assert ramify.KNN().estimate_memory(wide, Y) - ramify.KNN().estimate_memory(X, Y) > 10 * 2_000_000
 
 
 def test_an_estimate_leaves_a_fitted_model_as_it_is():

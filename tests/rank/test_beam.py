@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -319,6 +322,67 @@ def test_damaged_arrays_never_crash_a_search(kind, n):
             continue
         refused += 1
     assert refused > 20
+
+
+@pytest.mark.parametrize("n", [3, 300])
+def test_a_tree_without_nodes_finds_nothing(n):
+    tree = LabelTree((np.zeros(2, np.int64), np.zeros(1, np.int64)), np.empty(0, np.int32), 0)
+    nothing = sparse.csr_matrix((0, 51), dtype=np.float32)
+    levels = [PackedLevel.pack(nothing, children, 50, 1.0) for children in tree.levels]
+    model = LinearTree(tree, levels, [ScoreTransform.parse("l3-hinge")] * 2, 50)
+    ids, scores = model.search(queries(n), 4, 2)
+    assert np.all(ids == -1)
+    assert np.all(scores == -np.inf)
+
+
+def model_with_repeated_rows(n_features):
+    """A model whose bitmaps name the same row for each of many chunks: four rows in every byte of them."""
+    n_chunks = 4096
+    tree = LabelTree.from_chain([sparse.identity(n_chunks, format="csr")])
+    groups = np.zeros(n_chunks // 64, [("bits", "<u8"), ("row", "<u4"), ("bytes", "<u4")])
+    groups["bits"] = 2**64 - 1
+    block = np.concatenate([
+        np.array([2 * 64 + 1], "<u4").view(np.uint8),
+        groups.view(np.uint8),
+        np.zeros(2 * 64, np.uint8),  # all rows start where the first one does
+        np.array([0, 1, 128, 0], np.uint8),  # one weight, in the first column
+    ])  # fmt: skip
+    nothing = sparse.csr_matrix((n_chunks, n_features + 1), dtype=np.float32)
+    levels = [PackedLevel.pack(nothing, children, n_features, 1.0) for children in tree.levels]
+    starts = (np.arange(n_features + 1) * (len(block) // 4)).astype(np.uint32)
+    blocks = np.concatenate([*[block] * n_features, levels[1].blocks])
+    levels[1] = dataclasses.replace(levels[1], block_starts=starts, blocks=blocks)
+    return LinearTree(tree, levels, [ScoreTransform.parse("l3-hinge")] * 2, n_features)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the unit of ru_maxrss")
+def test_a_damaged_table_takes_a_small_multiple_of_its_size():
+    code = """
+import resource
+import numpy as np
+from scipy import sparse
+from ramify import ModelFormatError
+from test_beam import model_with_repeated_rows
+model = model_with_repeated_rows(2048)
+X = sparse.csr_matrix(np.ones((5000, 1), np.float32))
+X.resize(5000, 2048)
+assert model.search(X[:2], 5, 3)[0].shape == (2, 5)  # by itself a query reads only what it needs
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    model.search(X, 5, 20)
+except ModelFormatError:
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / len(model.levels[1].blocks))
+"""
+    path = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parent.parent)])
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert result.returncode == 0, result.stderr
+    assert float(result.stdout) < 60  # of it 64 MB are scores of the batch
 
 
 def test_inconsistent_arguments_are_refused():

@@ -169,6 +169,39 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served):
         assert connection.recv(1000).startswith(b"HTTP/1.1 413")
 
 
+DROPPED = b"POST /v1/suggest HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n"
+
+
+def test_slow_clients_whose_request_was_answered_already(model_path):
+    """They would keep the connection for as long as they like."""
+    settings = Settings(read_timeout=0.3, max_body=1000, threads=1)
+    with in_thread(create_app(model_path, settings), settings) as address:
+        for head, status in ((DROPPED, b"413"), (DROPPED.replace(b"/v1/suggest", b"/nowhere"), b"404")):
+            with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=10) as connection:
+                connection.sendall(head)
+                assert connection.recv(5000).startswith(b"HTTP/1.1 " + status)
+
+                def is_closed(connection=connection) -> bool:
+                    try:
+                        connection.sendall(b" ")
+                    except OSError:
+                        return True
+                    return False
+
+                _wait_for(is_closed)
+
+
+def test_connections_end_after_a_request_that_was_answered_before_it_had_arrived(model_path):
+    settings = Settings(max_body=1000, threads=1)
+    with in_thread(create_app(model_path, settings), settings, timeout_keep_alive=1) as address:
+        port = int(address.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+            connection.sendall(DROPPED)
+            assert connection.recv(5000).startswith(b"HTTP/1.1 413")
+            connection.sendall(b" " * 100_000)
+            assert connection.recv(5000) == b""
+
+
 def test_slow_clients(model_path):
     settings = Settings(read_timeout=0.3, threads=1)
     with in_thread(create_app(model_path, settings), settings) as address:

@@ -121,7 +121,7 @@ def _write_features(job: Job, data: Dataset) -> dict[str, Any]:
 
 def labels_of(shard: Shard, begin: int, end: int) -> list[list[Label]]:
     """Labels of some rows of a file."""
-    vocabulary = LabelVocabulary.load(shard.store, shard.result["labels"])
+    vocabulary = LabelVocabulary.load(shard.store, shard.result["labels"], may_be_empty=True)
     indptr = shard.array("label_indptr")[begin : end + 1]
     ids = shard.array("label_ids")[int(indptr[0]) : int(indptr[-1])].tolist()
     ends = (indptr - indptr[0]).tolist()
@@ -196,7 +196,7 @@ def documents(shard: Shard, begin: int, end: int, names: Sequence[str] | None, s
 def merge_labels(job: Job) -> dict[str, Any]:
     """Vocabulary of the labels of all files, and of each file of texts the ids of its labels."""
     files = job.inputs["files"]
-    vocabularies = [LabelVocabulary.load(file.store, file.result["labels"]) for file in files]
+    vocabularies = [LabelVocabulary.load(file.store, file.result["labels"], may_be_empty=True) for file in files]
     if files[0].result["kind"] == "sparse":  # labels are columns, the same of all files
         for file, vocabulary in zip(files, vocabularies, strict=True):
             if file.result["n_features"] != files[0].result["n_features"] or vocabulary != vocabularies[0]:

@@ -138,14 +138,14 @@ class LabelVocabulary(Sequence[Label]):
         return {"kind": "tagged" if tagged else "text", "n": len(self)}
 
     @classmethod
-    def load(cls, store: Store, info: Any, prefix: str = "labels") -> LabelVocabulary:
-        """Open a vocabulary written by `save`."""
+    def load(cls, store: Store, info: Any, prefix: str = "labels", *, may_be_empty: bool = False) -> LabelVocabulary:
+        """Open a vocabulary written by `save`. Every model has labels; some part of its training data may have none."""
         kind, n = (info.get("kind"), info.get("n")) if isinstance(info, dict) else (None, None)
         if (
             kind not in ("range", "text", "tagged")
             or not isinstance(n, int)
             or isinstance(n, bool)
-            or not 0 <= n < 2**31
+            or not (0 if may_be_empty else 1) <= n < 2**31
         ):
             raise ModelFormatError("the manifest has no valid description of the labels")
         if kind == "range":

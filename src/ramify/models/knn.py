@@ -36,7 +36,7 @@ from ramify.metrics.propensity import LabelCounts
 from ramify.models.base import check_state
 from ramify.models.features import FeatureModel
 from ramify.models.kept_texts import SHOWN_NEIGHBORS, KeptTexts
-from ramify.models.memory import ENTRY, Memory, TransformerSizes, label_bytes, measure_sizes
+from ramify.models.memory import EMPTY_COLUMN, ENTRY, Memory, TransformerSizes, label_bytes, measure_sizes
 from ramify.models.training_data import TrainingData
 from ramify.nn.encoders import Transformer
 from ramify.nn.encoders.tokens import texts_of
@@ -102,7 +102,7 @@ class KNN(FeatureModel):
         if data.inputs.kind == "dense":
             indexing = kept = 2 * 4.0 * sizes.n_entries  # unit vectors, and their lists or graph
         else:
-            indexing, kept = INDEXING * n_indexed, ENTRY * n_indexed
+            indexing, kept = INDEXING * n_indexed + EMPTY_COLUMN * sizes.n_empty, ENTRY * n_indexed
         peak = max(sizes.making_features, sizes.features + indexing)
         return Memory(sizes.labels + int(peak), sizes.labels + sizes.vocabulary + int(kept))
 

@@ -93,16 +93,20 @@ class LabelMatcher(Model):
 
     # ---- training ----
 
-    def _training_memory(self, data: TrainingData) -> Memory:
-        """Names that occur are counted in a sample of the texts."""
-        n, own = len(data.inputs), label_bytes(data.Y)
+    def matches_per_row(self, data: TrainingData) -> float:
+        """Names that occur in a text, on average, counted in a sample of the texts before the training."""
         names, labels, flags = _names_of(data.labels, data.catalogue)
         if data.inputs.kind not in ("text", "fields") or not names:
-            return Memory(own, own)
-        rows = np.sort(np.random.default_rng(0).permutation(n)[:SAMPLE])
+            return 0.0
+        rows = np.sort(np.random.default_rng(0).permutation(len(data.inputs))[:SAMPLE])
         some, matcher = take_rows(data.inputs, rows), self.clone()
         n_matches = len(matcher._match(some).rows) if matcher._set_names(some, names, labels, flags) else 0
-        per_row, kept = n_matches / max(1, len(rows)), own + NAME * len(names)
+        return n_matches / max(1, len(rows))
+
+    def _training_memory(self, data: TrainingData) -> Memory:
+        n, own, per_row = len(data.inputs), label_bytes(data.Y), self.matches_per_row(data)
+        n_names = len(_names_of(data.labels, data.catalogue)[0]) if data.inputs.kind in ("text", "fields") else 0
+        kept = own + NAME * n_names
         trees = MATCH * n * per_row + boosting_bytes(min(n, MAX_ROWS) * per_row, len(COLUMNS))
         return Memory(kept + int(max(MATCHING * n * per_row, trees)), kept)
 

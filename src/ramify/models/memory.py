@@ -36,6 +36,8 @@ LANES = 16 * 4
 """Bytes of a weight, or of a dual variable, of the labels that a thread trains at once."""
 STEP = 5 << 20
 """Bytes of a training step: activations of a batch and their gradients."""
+EMPTY_COLUMN = 22
+"""Bytes of a column without entries while an index of the samples is made."""
 PACKED_WEIGHT = 5
 """Bytes of a packed weight."""
 DENSE_ENTRY = 60
@@ -99,6 +101,7 @@ class DataSizes:
     column_counts : entries of the columns of a sample of X
     n_sampled : rows of that sample
     n_parts : matrices that X is concatenated from
+    n_empty : columns of X without entries
     """
 
     n_samples: int
@@ -110,6 +113,7 @@ class DataSizes:
     column_counts: AnyArray
     n_sampled: int
     n_parts: int = 1
+    n_empty: int = 0
 
     @property
     def n_labels(self) -> int:
@@ -173,7 +177,8 @@ def measure_sizes(inputs: Inputs, Y: Csr, features: Tfidf | Concat) -> DataSizes
     n_characters = None if inputs.kind == "sparse" else _n_characters(inputs.data)
     n_parts = len(features.parts) if isinstance(features, Concat) else 1
     column_counts = np.bincount(X.indices, minlength=X.shape[1])
-    return DataSizes(n, d, n_entries, counts, entries, n_characters, column_counts, len(rows), n_parts)
+    n_empty = d - len(np.unique(inputs.data.indices)) if inputs.kind == "sparse" else 0
+    return DataSizes(n, d, n_entries, counts, entries, n_characters, column_counts, len(rows), n_parts, n_empty)
 
 
 def _n_characters(documents: list[Any]) -> int:
@@ -217,7 +222,7 @@ def tree_bytes(sizes: DataSizes, *, n_terms: int | None, n_centroids: int) -> in
     """Bytes of Z and its clustering: Z, the entries that are clustered, twice, and dense centroids."""
     Z = float(sizes.label_entries.sum())
     kept = Z if n_terms is None else float(np.minimum(sizes.label_entries, n_terms).sum())
-    clustering = 2 * ENTRY * kept + 4.0 * n_centroids * sizes.n_features
+    clustering = 2 * ENTRY * kept + 4.0 * n_centroids * (sizes.n_features - sizes.n_empty)
     return int(max(1.65 * ENTRY * Z, 1.2 * ENTRY * Z + clustering))
 
 

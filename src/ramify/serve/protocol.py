@@ -146,6 +146,12 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self.server_state.total_requests += 1
         self.flow.resume_reading()
+        if self._in_message:  # the rest of the request is dropped, but not waited for without end
+            self._timer = self.loop.call_later(self.seconds, self.transport.close)
+        else:
+            self._begin_to_idle()
+
+    def _begin_to_idle(self) -> None:
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
@@ -174,6 +180,9 @@ class HttpProtocol(HttpToolsProtocol):
         """Answer a request that has arrived whole by the shortcut, if it can."""
         super().on_message_complete()
         self._in_message = False
+        if self.cycle.response_complete:  # it was answered before it had arrived
+            self._stop_timer()
+            self._begin_to_idle()
         chunk, self._chunk = self._chunk, None  # further messages of it do not begin with it
         if self._unstarted is None:
             return

@@ -52,7 +52,7 @@ BLOCK = 2048
 """Rows whose pairs are in memory at a time."""
 TREES, OPEN_TREES = 150, 300
 """Trees of the ranker of labels seen in training, and of all labels, whose five members say more."""
-DISTINCT = 0.6
+DISTINCT = 0.7
 """Candidates of a sample, of those that all members find, for the estimate of memory: members find the same ones."""
 SPELLING_ROWS = 2000
 """Training rows of the member that compares spelling: it learns two numbers."""
@@ -116,8 +116,11 @@ class Hybrid(Model):
         members = self.members or self._default_members(data.inputs, data.catalogue is not None)
         training = Memory.in_sequence(model._training_memory(data) for model in members)
         width = len(_feature_names(members))
-        n, n_found = len(data.inputs), DISTINCT * len(members) * self.n_candidates
-        n_near = min(n_found, DISTINCT * len(members) * NEAR)
+        n, n_labels = data.Y.shape
+        # What each member finds for a sample: only a matcher of names does not find as many as are wanted.
+        most = min(self.n_candidates, n_labels)
+        widths = [min(most, m.matches_per_row(data)) if isinstance(m, LabelMatcher) else most for m in members]
+        n_found, n_near = DISTINCT * sum(widths), DISTINCT * sum(min(NEAR, found) for found in widths)
         n_folds = self.n_folds or default_folds(n, self.max_rows)
         fraction = max(0.5, 1 - self.max_rows / n) if n_folds == 1 else 1 - 1 / n_folds
         n_rows = min(self.max_rows, n / 2 if n_folds == 1 else n)
