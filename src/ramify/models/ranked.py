@@ -24,7 +24,8 @@ from ramify.nn.encoders.samples import Samples
 class RankedModel(EncodedModel):
     """Base of models whose ranker may see more of a text than the encoder.
 
-    A model of texts with a ranker has `ranker_features_`; without, the ranker sees the features of the encoder.
+    A model of texts with a ranker has `ranker_features_`; without, or where both would be the same, the ranker sees the
+    features of the encoder.
     """
 
     ranker_features: Tfidf | Concat | None = param(
@@ -44,7 +45,7 @@ class RankedModel(EncodedModel):
 
     def _training_memory(self, data: TrainingData) -> Memory:
         own, given = super()._training_memory(data), self._given_features(data.inputs)
-        if given is None:
+        if given is None or _are_same(given.suited_to(data.inputs.data), self.features.suited_to(data.inputs.data)):
             return own
         sizes = measure_sizes(data.inputs, data.Y, given)
         return Memory(own.peak + sizes.features, own.kept + sizes.vocabulary)
@@ -59,7 +60,10 @@ class RankedModel(EncodedModel):
         self.ranker_features_: Tfidf | Concat | None = None
         if given is None:
             return samples
-        self.ranker_features_ = given.suited_to(inputs.data)
+        suited = given.suited_to(inputs.data)
+        if _are_same(suited, self.features_):
+            return samples
+        self.ranker_features_ = suited
         return replace(samples, ranked=Mixed.of(self.ranker_features_.fit_transform(inputs.data)))
 
     def _transform_samples(self, inputs: Inputs) -> Samples:
@@ -84,3 +88,9 @@ class RankedModel(EncodedModel):
             store, info, "ranker_features_", type(self.ranker_features), self.input_kind_
         )
         return int(self.ranker_features_.n_features)
+
+
+def _are_same(one: Tfidf | Concat, other: Tfidf | Concat) -> bool:
+    """Whether two extractors that suit the same texts give the same features."""
+    suited = {"long_texts": None}  # has been decided
+    return type(one) is type(other) and {**one.to_dict(), **suited} == {**other.to_dict(), **suited}

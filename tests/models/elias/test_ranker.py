@@ -250,3 +250,7 @@ def test_the_ranker_sees_features_of_its_own(pydoc, tmp_path):
     assert np.array_equal(opened.predict_topk(new, 5).scores, shared.predict_topk(new, 5).scores)
     plain = ramify.Elias(**{**options, "ranker": None}).fit(X, y)
     assert plain.ranker_features_ is None  # nothing to rank with
+    del options["features"]
+    default, none = (ramify.Elias(**options, **more).fit(X, y) for more in ({}, {"ranker_features": None}))
+    assert default.ranker_features_ is None  # would be those of the encoder: they are extracted once
+    assert np.array_equal(default.predict_topk(new, 5).scores, none.predict_topk(new, 5).scores)
