@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -260,7 +261,8 @@ def _read_tsv(lines: list[tuple[int, str]], path: str) -> dict[Label, Any]:
 
 
 def _read_csv(lines: list[tuple[int, str]], path: str) -> dict[Label, Any]:
-    reader = csv.DictReader(io.StringIO("\n".join(line for _, line in lines), newline=""))
+    csv.field_size_limit(sys.maxsize)  # of the process; descriptions may be long
+    reader = csv.DictReader(io.StringIO("\n".join(line for _, line in lines), newline=""), strict=True)
     try:
         return _csv_entries(reader, path)
     except csv.Error as error:
