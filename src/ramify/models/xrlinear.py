@@ -314,8 +314,8 @@ class XRLinear(TrainedTreeModel, LinearModel):
         0.3 %.
         """
         threshold = min(self.linear.threshold, _MINING_THRESHOLD)
-        # A node with a dead zone whose training ends early loses all labels below it: with some numberings of the labels
-        # P@1 fell by 1.6.
+        # A node with a dead zone whose training ends early loses all labels below it: under some numberings of the
+        # labels P@1 fell by 1.6.
         has_zone = self.linear.loss == "dead_zone_logistic"
         return self.linear.clone().set_params(
             threshold=threshold,
