@@ -102,6 +102,28 @@ def single_query(model: ramify.Model, texts: list[str]) -> float:
     return statistics.median(times)
 
 
+def print_zero_shot(hybrid: Any, parts: dict[str, list[Any]], unseen: set[int]) -> None:
+    """Print how the hybrid and its members rank the labels without a training sample alone, on each part."""
+    print("\nlabels without a training sample, ranked alone\n")
+    header = ["model", *(f"{name} {cell}" for name in parts for cell in ("rows", "P@1", "R@10"))]
+    ranked = set(hybrid.labels_) & unseen
+    models = [hybrid, *hybrid.members_]
+    cells = [[cell for part in parts.values() for cell in zero_shot(model, part, ranked)] for model in models]
+    titles = [type(model).__name__ for model in models]
+    print_table(header, [[title, *row] for title, row in zip(titles, cells, strict=True)])
+
+
+def print_all_rows(hybrid: Any, queries: list[str], truth: list[set[int]], train_labels: list[list[int]]) -> None:
+    """Print the metrics of the members and the hybrid, in which test labels without a training sample count."""
+    print("\nmetrics of extreme classification, test labels without a training sample count as misses\n")
+    names = ["P@1", "P@5", "PSP@5", "nDCG@5", "R@100"]
+    cells = []
+    for model in (*hybrid.members_, hybrid):
+        found = ramify.evaluate(model.predict_topk(queries, 100), [list(row) for row in truth], train_labels)
+        cells.append([type(model).__name__, *(f"{found[name]:.2f}" for name in names)])
+    print_table(["model", *names], cells)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
@@ -165,22 +187,10 @@ def main() -> None:
             measure(f"without {type(left_out).__name__}", *fit(others))
     print_table(header, rows)
     if args.open:
-        print("\nlabels without a training sample, ranked alone\n")
         parts = {"test": test, **({"dev": read(args.directory, "dev", None, args.drop_label)} if has_dev else {})}
-        header = ["model", *(f"{name} {cell}" for name in parts for cell in ("rows", "P@1", "R@10"))]
-        ranked = set(hybrid.labels_) & unseen
-        models = [hybrid, *hybrid.members_]
-        cells = [[cell for part in parts.values() for cell in zero_shot(model, part, ranked)] for model in models]
-        titles = [type(model).__name__ for model in models]
-        print_table(header, [[title, *row] for title, row in zip(titles, cells, strict=True)])
+        print_zero_shot(hybrid, parts, unseen)
     else:
-        print("\nmetrics of extreme classification, test labels without a training sample count as misses\n")
-        names_of_metrics = ["P@1", "P@5", "PSP@5", "nDCG@5", "R@100"]
-        cells = []
-        for model in (*hybrid.members_, hybrid):
-            found = ramify.evaluate(model.predict_topk(queries, 100), [list(row) for row in truth], labels)
-            cells.append([type(model).__name__, *(f"{found[name]:.2f}" for name in names_of_metrics)])
-        print_table(["model", *names_of_metrics], cells)
+        print_all_rows(hybrid, queries, truth, labels)
     for title, table in hybrid.report().items():
         print(f"\n{title}, on training rows that it was not trained on (%)\n")
         print_table(table[0], table[1:])
